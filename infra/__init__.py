@@ -1,0 +1,1 @@
+"""Adapters to the outside: artifact store, launchers, samplers, engines, sandbox, tracking."""
