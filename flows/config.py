@@ -32,7 +32,7 @@ class TierConfig(Config):
 
     start: str = Field(COLD_START, alias="from")
     """``cold_start``, or the tier whose specialist of the same domain this one starts from."""
-    rl: dict[str, Any] = {}
+    rl: dict[str, Any] = Field(default_factory=dict)
     """Fields of ``rl`` that differ for this tier."""
 
 
@@ -43,7 +43,7 @@ class ResourcesConfig(Config):
     """Stages side by side: cores, or accelerators."""
     threads_per_slot: int = Field(1, ge=1)
     """CPU threads of one slot."""
-    stage_slots: dict[str, int] = {}
+    stage_slots: dict[str, int] = Field(default_factory=dict)
     """Slots that one stage takes, by stage name; 1 where not named."""
     device: str = "auto"
     """``auto``: CUDA, then MPS, then CPU; or a torch device. With several accelerators each slot gets its own."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stages.core import manifest
-from stages.core.errors import StageFailed
+from stages.core.errors import CorruptArtifact, StageFailed
 from stages.core.files import fsync_path, write_json
 
 PREFIX = "step-"
@@ -70,7 +70,7 @@ class Checkpoints:
         for folder in self._root.glob(f"{PREFIX}*"):
             try:
                 about = manifest.read(folder)
-            except manifest.CorruptArtifact as error:
+            except CorruptArtifact as error:
                 self._warn(str(error))
                 continue
             if about is None or not isinstance(about.get("step"), int):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from stages.core.errors import ConfigError
 
 UNKEYED: dict[str, Any] = {"keyed": False}
-"""Pass as ``Field(json_schema_extra=UNKEYED)``: the field cannot change a result, so it stays out of the artifact key."""
+"""Pass as ``Field(json_schema_extra=UNKEYED)``: the field cannot change a result and stays out of the key."""
 
 ConfigT = TypeVar("ConfigT", bound="Config")
 

@@ -1,6 +1,6 @@
 """The manifest of a folder: every file's size and SHA-256, and a digest of the content.
 
-``logs/`` is listed but left out of the content digest: events and metrics carry times, and two runs with the same result
+``logs/`` is listed but left out of the content digest: events and metrics carry times, and two runs with one result
 must have the same digest.
 """
 

@@ -99,7 +99,7 @@ class Execution:
     outputs: tuple[Any, ...]
     """One JSON value per call, in order; shorter than the calls where the program ended early."""
     error: str
-    """Empty, or what the candidate did wrong: an exception's name, ``timeout``, ``resource_limit``, ``output_limit``."""
+    """Empty, or the candidate's fault: an exception's name, ``timeout``, ``resource_limit``, ``output_limit``."""
     infra_error: str = ""
     """Not empty: the sandbox itself failed, and nothing may be concluded about the program."""
 

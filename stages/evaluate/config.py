@@ -35,7 +35,7 @@ class EvaluateJob(Config):
 
 
 class SummaryJob(Config):
-    """All checkpoints side by side. Inputs: ``evaluation.<subject>`` and ``training.<node>`` artifacts, ``budget.<domain>``.
+    """All checkpoints side by side. Inputs: ``evaluation.<subject>``, ``training.<node>``, ``budget.<domain>`` artifacts.
     Output: ``comparison.json``, ``report.html``."""
 
     domains: tuple[str, ...]

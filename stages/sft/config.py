@@ -14,7 +14,7 @@ class SFTConfig(Config):
     """Optimiser steps."""
     batch_rows: int = Field(96, ge=1)
     """Demonstrations of one step."""
-    domain_weights: dict[str, float] = {}
+    domain_weights: dict[str, float] = Field(default_factory=dict)
     """Relative share of a domain's rows; 1 where not named."""
     domains: tuple[str, ...] | None = None
     """Domains whose demonstrations are used; None: all. Name them to add a domain later without a new cold start."""
