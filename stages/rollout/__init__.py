@@ -1,0 +1,1 @@
+"""What budget, rl, distill and evaluate share: prompts to scored rollouts, over one turn or many."""

@@ -1,0 +1,1 @@
+"""Samplers: where responses are drawn from."""
