@@ -1,0 +1,1 @@
+"""Launchers: start one worker process on a run folder and wait for it. They know nothing of what a worker does."""
