@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flows.plan.keys import Resolved
@@ -22,8 +22,6 @@ class LastUse:
     """See ``Resolved.parents``."""
     seconds: float
     """Wall time of its making."""
-    code: dict[str, str]
-    """Source digests it was made with."""
 
 
 def read(store: Store, pipeline: str, node: str) -> LastUse | None:
@@ -36,15 +34,14 @@ def read(store: Store, pipeline: str, node: str) -> LastUse | None:
 
 def write(store: Store, pipeline: str, resolved: Resolved, artifact: Artifact) -> None:
     """Note that ``artifact`` now stands for the node; to be called for made and for reused artifacts alike."""
-    path = store.root / REFS / pipeline / f"{resolved.node.id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "key": artifact.key,
-        "digest": artifact.digest,
-        "fields": resolved.fields,
-        "parents": resolved.parents,
-        "seconds": artifact.seconds,
-        "code": artifact.manifest["code"],
-    }
-    if not path.exists() or read_json(path) != record:
-        write_json(path, record)
+    record = LastUse(
+        key=artifact.key,
+        digest=artifact.digest,
+        fields=resolved.fields,
+        parents=resolved.parents,
+        seconds=artifact.seconds,
+    )
+    if read(store, pipeline, resolved.node.id) != record:
+        path = store.root / REFS / pipeline / f"{resolved.node.id}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, asdict(record))
