@@ -1,0 +1,5 @@
+"""``python -m flows.cli`` is ``ninefold``."""
+
+from flows.cli import main
+
+main()
