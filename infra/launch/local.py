@@ -78,6 +78,7 @@ class LocalLauncher(Launcher):
         self._log = log
         self._lock = threading.Lock()
         self._processes: dict[int, LocalProcess] = {}
+        self._ended = False
         self._control, theirs = socket.socketpair()
         command = [sys.executable, "-m", "infra.launch.forkserver", "--control", str(theirs.fileno())]
         command += ["--entry", entry, "--preload", *preload]
@@ -103,9 +104,10 @@ class LocalLauncher(Launcher):
         with self._lock:
             number = len(self._processes) + 1
             process = self._processes[number] = LocalProcess(self, number)
-        self.send({"id": number, "run_dir": str(run_dir), "env": dict(env)})
-        if not self._reader.is_alive():
+            ended = self._ended
+        if ended:
             raise self.gone()
+        self.send({"id": number, "run_dir": str(run_dir), "env": dict(env)})
         return process
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -138,10 +140,11 @@ class LocalLauncher(Launcher):
         self._control.close()
 
     def _read(self) -> None:
-        with self._control.makefile("r", encoding="utf-8") as lines:
-            with contextlib.suppress(ConnectionResetError):
-                for line in lines:
-                    message = json.loads(line)
-                    self._processes[message["id"]].note(message)
-        for process in list(self._processes.values()):
-            process.lost()
+        with self._control.makefile("r", encoding="utf-8") as lines, contextlib.suppress(ConnectionResetError):
+            for line in lines:
+                message = json.loads(line)
+                self._processes[message["id"]].note(message)
+        with self._lock:
+            self._ended = True
+            for process in self._processes.values():
+                process.lost()
