@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.budget.table import binding_share, check_cap, difficulty_third, estimate, read_parquet, write_parquet
 from stages.core.errors import DataError, StageFailed
 from stages.core.records import Budget, Problem, TokenCounts
+from stages.rollout.budgets import binding_share, check_cap, difficulty_third, estimate, read_parquet, write_parquet
 
 
 @dataclass(frozen=True)
