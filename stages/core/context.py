@@ -6,17 +6,18 @@ A run folder (the seam between flow and worker) holds::
     events.jsonl    appended by the worker: {"t", "event", ...}
     metrics.jsonl   appended by the worker: {"t", "step", "total", "metrics": {name: number}}
     ckpt/           checkpoints
-    out/            the artifact in the making
+    out/            the artifact in the making; out/logs/rollouts.jsonl holds rollouts to read
     result.json     written by the worker last: {"summary", "seconds"}
     error.json      written instead when the stage could not finish
 """
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ RESOLVED = "resolved.json"
 RESULT = "result.json"
 ERROR = "error.json"
 LOG = "worker.log"
+ROLLOUTS = "out/logs/rollouts.jsonl"
 
 
 class Log:
@@ -57,16 +59,23 @@ class Log:
         if not self._quiet:
             append_jsonl(self._run_dir / METRICS, {"t": time.time(), "step": step, "total": total, "metrics": finite})
 
-    def rewind(self, step: int) -> None:
-        """Drop metric records after ``step``: a resumed stage writes them again, and no step may stand twice."""
-        path = self._run_dir / METRICS
-        if self._quiet or not path.exists():
+    def rollouts(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Keep rollouts for a person to read; each record has a ``step``."""
+        if self._quiet:
             return
-        text = path.read_text(encoding="utf-8")
-        kept = [record for record in read_jsonl(path) if record["step"] <= step]
-        if len(kept) != text.count("\n") or not text.endswith("\n"):
-            path_lines = text.splitlines(keepends=True)[: len(kept)]
-            write_text(path, "".join(path_lines))
+        path = self._run_dir / ROLLOUTS
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for record in records:
+            append_jsonl(path, record)
+
+    def rewind(self, step: int) -> None:
+        """Drop what was logged after ``step``: a resumed stage writes it again, and no step may stand twice."""
+        if self._quiet:
+            return
+        for path in (self._run_dir / METRICS, self._run_dir / ROLLOUTS):
+            if path.exists():
+                kept = [record for record in read_jsonl(path) if record["step"] <= step]
+                write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
 
 
 class StopSignal:

@@ -121,9 +121,9 @@ class Ports:
     engine: Callable[..., TrainEngine]
     """``engine(model, optimizer_config) -> TrainEngine``."""
     sampler: Callable[..., Sampler]
-    """``sampler(model, tokenizer) -> Sampler`` over a live module."""
-    sandbox: Callable[[], Sandbox]
-    """Called where a verifier or an environment runs programs."""
+    """``sampler(model, vocab_size=, eos_ids=, pad_id=) -> Sampler`` over a live module."""
+    sandbox: Callable[..., Sandbox]
+    """``sandbox(timeout_s=, memory_mb=) -> Sandbox``, where a verifier or an environment runs programs."""
 
 
 Summary = Mapping[str, Any]

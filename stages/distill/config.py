@@ -18,7 +18,8 @@ class WarmStart(Config):
     """Rollouts sampled from each specialist; all finished ones are kept, right or wrong."""
     steps: int = Field(60, ge=1)
     batch_rows: int = Field(48, ge=1)
-    optimizer: OptimizerConfig = OptimizerConfig(lr=2e-3, warmup_steps=5)
+    lr: float = Field(2e-3, gt=0)
+    """Constant learning rate of these steps; the optimiser and its state are those of the distillation."""
 
 
 class Balance(Config):

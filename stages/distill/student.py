@@ -1,0 +1,192 @@
+"""The student in training: rollouts of its own, each scored by the one teacher of its cell.
+
+Axes: N response tokens that the model wrote, flattened over the rows of a micro-batch; V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.core.context import StageContext
+from stages.core.draw import epoch_draw
+from stages.core.errors import DataError
+from stages.core.keys import derive_seed
+from stages.core.ports import TrainEngine
+from stages.core.records import MODEL, Rollout
+from stages.distill.balance import running_gaps, token_weights
+from stages.distill.config import DistillJob
+from stages.distill.effort import PARALLEL, largest_cosine, refresh
+from stages.distill.teachers import Teachers
+from stages.rollout.collect import Ask, Collector, asks_for
+from stages.rollout.domain import Domain, open_domain
+from stages.rollout.policy import Policy, policy_of
+from stages.tasks.config import CellConfig
+from stages.train.batches import MicroBatch, TrainRow, collate, micro_batches, target_logits
+from stages.train.kl_loss import TokenKL, full_reverse_kl, sampled_reverse_kl
+from stages.train.model import load_model, load_tokenizer
+from stages.train.schedule import lr_scale
+
+
+@dataclass(slots=True)
+class Student:
+    """``step`` is what the training loop calls."""
+
+    job: DistillJob
+    context: StageContext
+    domains: Mapping[str, Domain]
+    teachers: Teachers
+    policy: Policy
+    engine: TrainEngine
+    warm_rows: list[TrainRow] | None = None
+    """Effort-tagged specialist rollouts; drawn when the first warm step needs them."""
+    gaps: dict[str, float] = field(default_factory=dict)
+    """Running mean reverse KL per token of each cell, in nats."""
+    last: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, job: DistillJob, context: StageContext) -> Student:
+        folders = {cell.name: context.inputs.get(f"teacher.{cell.name}") for cell in job.cells}
+        missing = [name for name, folder in folders.items() if folder is None]
+        if missing:
+            raise DataError(f"cell {missing[0]}", got="no teacher", expected="one specialist a cell")
+        domains = {
+            name: open_domain(name, spec, context.inputs[f"problems.{name}"], context.ports.sandbox)
+            for name, spec in job.specs.items()
+        }
+        folder = context.inputs["model"]
+        tokenizer = load_tokenizer(folder)
+        teachers = Teachers({name: path for name, path in folders.items() if path}, tokenizer, context.device)
+        model = load_model(folder, context.device)
+        engine = context.ports.engine(model, job.distill.optimizer)
+        student = cls(job, context, domains, teachers, policy_of(engine.model, tokenizer, job.prompt, context), engine)
+        student._refresh_effort_words()
+        return student
+
+    @property
+    def warm_steps(self) -> int:
+        return self.job.distill.warm_start.steps if self.job.distill.warm_start else 0
+
+    @property
+    def total_steps(self) -> int:
+        return self.warm_steps + self.job.distill.steps
+
+    def step(self, step: int) -> Mapping[str, float]:
+        """``step`` counts from 0 over both parts."""
+        self.last = self._warm_step(step) if step < self.warm_steps else self._distill_step(step - self.warm_steps)
+        return self.last
+
+    def _refresh_effort_words(self) -> None:
+        """See stages.distill.effort. A resumed run loads its weights over these."""
+        renderer, when = self.policy.renderer, self.job.distill.fresh_effort_embeddings
+        embedding = self.policy.model.get_input_embeddings().weight
+        cosine = largest_cosine(embedding.detach(), renderer.effort_ids())
+        self.context.log.event("effort_words", largest_cosine=round(cosine, 4))
+        if when == "always" or (when == "auto" and cosine > PARALLEL):
+            prompts = [problem.prompt for domain in self.domains.values() for problem in domain.problems[:100]]
+            used = [token for prompt in prompts for token in renderer.prompt_ids(prompt, None)]
+            refresh(embedding, renderer.effort_ids(), used, self.context.seed)
+            self.context.log.event("effort_words_refreshed")
+
+    # Warm start
+
+    def _warm_step(self, step: int) -> dict[str, float]:
+        config = self.job.distill.warm_start
+        assert config is not None
+        if self.warm_rows is None:
+            self.warm_rows = self._draw_warm_rows(config.rollouts_per_cell)
+        seed = derive_seed(self.context.seed, "warm")
+        drawn = epoch_draw(len(self.warm_rows), step * config.batch_rows, config.batch_rows, seed)
+        mine = drawn[self.context.rank :: self.context.world_size]
+        rows = [_scaled(self.warm_rows[index], 1.0 / config.batch_rows) for index in mine]
+        batches = micro_batches(rows, self.job.distill.batch.micro_batch_tokens, self.policy.tokenizer.pad_token_id)
+        total = 0.0
+        for number, batch in enumerate(batches):
+            logprobs_N = _chosen_logprobs(target_logits(self.engine.model, batch), batch)
+            loss = -(batch.trained_weights * logprobs_N).sum()
+            self.engine.backward(loss, last=number == len(batches) - 1)
+            total += float(loss.detach())
+        stats = self.engine.step(config.lr / self.job.distill.optimizer.lr)
+        (loss_sum,) = self.engine.sum_over_ranks([total])
+        return {"loss": loss_sum, "lr": stats.learning_rate, "grad_norm": stats.grad_norm, "skipped": stats.skipped}
+
+    def _draw_warm_rows(self, count: int) -> list[TrainRow]:
+        """Finished specialist rollouts, right or wrong, under the student's prompt; each row weighs 1 in all."""
+        rows = []
+        for cell in self.job.cells:
+            teacher = policy_of(self.teachers.model(cell.name), self.policy.tokenizer, self.job.prompt, self.context)
+            domain = self.domains[cell.domain]
+            seed = derive_seed(self.context.seed, "warm", cell.name)
+            problems = [domain.problems[index] for index in epoch_draw(len(domain.problems), 0, count, seed)]
+            asks = asks_for(domain, problems, 1, self._teacher_effort(cell), seed)
+            collector = Collector(teacher.sampler, teacher.renderer)
+            for rollout in collector.collect(asks, temperature=self.job.distill.temperature, score=False):
+                if not rollout.counts.truncated:
+                    prompt = self.policy.renderer.prompt_ids(rollout.problem.prompt, cell.effort)
+                    rows.append(_row(prompt, rollout, 1.0 / rollout.counts.trainable))
+        if not rows:
+            raise DataError("warm start", got="no finished specialist rollout", expected="at least one")
+        return rows
+
+    def _teacher_effort(self, cell: CellConfig) -> str | None:
+        return cell.effort if self.job.conditioned_teachers else None
+
+    # Distillation
+
+    def _distill_step(self, step: int) -> dict[str, float]:
+        config = self.job.distill
+        by_cell = self._student_rollouts(step)
+        own = {name: float(sum(rollout.counts.trainable for rollout in rolls)) for name, rolls in by_cell.items()}
+        tokens = dict(zip(own, self.engine.sum_over_ranks(list(own.values())), strict=True))
+        weights = token_weights(config.balance, tokens, self.gaps)
+        sums: Counter[str] = Counter()
+        losses = clipped = 0.0
+        names = [cell for cell in self.job.cells if by_cell[cell.name]]
+        for cell in names:
+            for batch, result in self._cell_losses(cell, by_cell[cell.name], weights[cell.name]):
+                self.engine.backward(result.loss, last=cell is names[-1] and batch)
+                sums[cell.name] += float(result.kl_N.sum())
+                losses, clipped = losses + float(result.loss.detach()), clipped + result.clipped
+        stats = self.engine.step(lr_scale(config.optimizer, step, config.steps))
+        measured = self.engine.sum_over_ranks([sums[name] for name in tokens] + [losses, clipped])
+        gaps = {name: value / tokens[name] for name, value in zip(tokens, measured, strict=False) if tokens[name]}
+        self.gaps = running_gaps(self.gaps, gaps)
+        every = sum(tokens.values())
+        kl = sum(measured[: len(tokens)]) / every
+        if step == 0 and kl > config.initial_kl_alarm:
+            self.context.log.event("alarm", message=f"first-step KL {kl:.3f} per token is above {config.initial_kl_alarm}")
+        return {
+            "loss": measured[-2],
+            "kl": kl,
+            "kl_max_cell": max(gaps.values()),
+            "clipped_share": measured[-1] / every,
+            "tokens": every / (len(self.job.cells) * config.rollouts_per_cell),
+            "lr": stats.learning_rate,
+            "grad_norm": stats.grad_norm,
+            "skipped": float(stats.skipped),
+            **{f"kl.{name}": gap for name, gap in gaps.items()},
+            **{f"token_share.{name}": count / every for name, count in tokens.items()},
+        }
+
+    def _student_rollouts(self, step: int) -> dict[str, list[Rollout]]:
+        """On-policy rollouts of every cell in one sampler call, this rank's share."""
+        asks: list[tuple[str, Ask]] = []
+        count = self.job.distill.rollouts_per_cell
+        for cell in self.job.cells:
+            domain = self.domains[cell.domain]
+            seed = derive_seed(self.context.seed, "distill", cell.name)
+            drawn = epoch_draw(len(domain.problems), step * count, count, seed)
+            mine = drawn[self.context.rank :: self.context.world_size]
+            problems = [domain.problems[index] for index in mine]
+            asks += [(cell.name, ask) for ask in asks_for(domain, problems, 1, cell.effort, seed, step)]
+        collector = Collector(self.policy.sampler, self.policy.renderer)
+        rollouts = collector.collect([ask for _, ask in asks], temperature=self.job.distill.temperature, score=False)
+        by_cell: dict[str, list[Rollout]] = {cell.name: [] for cell in self.job.cells}
+        for (name, _), rollout in zip(asks, rollouts, strict=True):
+            by_cell[name].append(rollout)
+        return by_cell
