@@ -33,7 +33,7 @@ class Checkpoints:
             OSError: the disk is full or read-only; likewise.
         """
         self._root.mkdir(parents=True, exist_ok=True)
-        aside = self._root / f".{PREFIX}{step}.tmp"
+        aside = self.aside(step)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         try:
@@ -54,6 +54,10 @@ class Checkpoints:
         for _, old in self._complete()[KEEP:]:
             shutil.rmtree(old)
         return target
+
+    def aside(self, step: int) -> Path:
+        """The folder that ``save`` hands to ``write``: where other ranks write their parts of the same checkpoint."""
+        return self._root / f".{PREFIX}{step}.tmp"
 
     def latest(self) -> tuple[int, Path] | None:
         """(step, folder) of the newest checkpoint whose every byte verifies, or None where there is none."""
