@@ -35,6 +35,8 @@ def token_weights(balance: Balance, tokens: Mapping[str, float], gaps: Mapping[s
 def running_gaps(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
     """The running gaps after a step that measured ``new``."""
     return {
-        cell: SMOOTHING * old[cell] + (1 - SMOOTHING) * new[cell] if cell in old and cell in new else new.get(cell, old.get(cell, 0.0))
+        cell: SMOOTHING * old[cell] + (1 - SMOOTHING) * new[cell]
+        if cell in old and cell in new
+        else new.get(cell, old.get(cell, 0.0))
         for cell in {*old, *new}
     }

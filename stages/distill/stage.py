@@ -1,8 +1,8 @@
 """Multi-teacher on-policy distillation (methods, section 7). Inputs and outputs: see DistillJob.
 
 The run is one training loop in two parts: a warm start of supervised steps on effort-tagged specialist rollouts, then
-distillation on the student's own rollouts. In a distillation step the rows are sorted by teacher: each teacher is loaded
-once, and only one micro-batch of teacher logits is alive at a time.
+distillation on the student's own rollouts. In a distillation step the rows are sorted by teacher: each teacher is
+loaded once, and only one micro-batch of teacher logits is alive at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stages.distill.config import DistillJob
 from stages.distill.student import Student
 from stages.tasks.prompts import set_template
 from stages.train.loop import train_loop
-from stages.train.model import save_model
+from stages.train.model import save_trained
 
 
 def run(job: DistillJob, context: StageContext) -> Summary:
@@ -27,9 +27,8 @@ def run(job: DistillJob, context: StageContext) -> Summary:
     """
     student = Student.open(job, context)
     train_loop(context, student.engine, student.total_steps, student.step, student)
-    if context.rank == 0:
-        set_template(student.policy.tokenizer, job.prompt)
-        save_model(student.policy.model, student.policy.tokenizer, context.out)
+    set_template(student.policy.tokenizer, job.prompt)
+    save_trained(student.engine, student.policy.tokenizer, context.out)
     return _summary(student.last)
 
 

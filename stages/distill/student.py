@@ -20,17 +20,33 @@ from stages.core.keys import derive_seed
 from stages.core.ports import TrainEngine
 from stages.core.records import MODEL, Rollout
 from stages.distill.balance import running_gaps, token_weights
-from stages.distill.config import DistillJob
+from stages.distill.config import DistillJob, WarmStart
 from stages.distill.effort import PARALLEL, largest_cosine, refresh
 from stages.distill.teachers import Teachers
 from stages.rollout.collect import Ask, Collector, asks_for
 from stages.rollout.domain import Domain, open_domain
 from stages.rollout.policy import Policy, policy_of
 from stages.tasks.config import CellConfig
-from stages.train.batches import MicroBatch, TrainRow, collate, micro_batches, target_logits
+from stages.train.batches import (
+    MicroBatch,
+    TrainRow,
+    engine_batches,
+    micro_batches,
+    target_logits,
+    target_logprobs,
+)
 from stages.train.kl_loss import TokenKL, full_reverse_kl, sampled_reverse_kl
 from stages.train.model import load_model, load_tokenizer
 from stages.train.schedule import lr_scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """One micro-batch of one cell, twice: row for row and response token for response token the same."""
+
+    cell: str
+    student: MicroBatch
+    teacher: MicroBatch
 
 
 @dataclass(slots=True)
@@ -99,36 +115,43 @@ class Student:
         config = self.job.distill.warm_start
         assert config is not None
         if self.warm_rows is None:
-            self.warm_rows = self._draw_warm_rows(config.rollouts_per_cell)
+            self.warm_rows = self._draw_warm_rows(config)
         seed = derive_seed(self.context.seed, "warm")
         drawn = epoch_draw(len(self.warm_rows), step * config.batch_rows, config.batch_rows, seed)
         mine = drawn[self.context.rank :: self.context.world_size]
-        rows = [_scaled(self.warm_rows[index], 1.0 / config.batch_rows) for index in mine]
-        batches = micro_batches(rows, self.job.distill.batch.micro_batch_tokens, self.policy.tokenizer.pad_token_id)
+        rows = [self.warm_rows[index] for index in mine]
+        pad = self.policy.tokenizer.pad_token_id
+        batches = engine_batches(self.engine, rows, self.job.distill.batch.micro_batch_tokens, pad)
         total = 0.0
         for number, batch in enumerate(batches):
-            logprobs_N = _chosen_logprobs(target_logits(self.engine.model, batch), batch)
-            loss = -(batch.trained_weights * logprobs_N).sum()
+            loss = -(batch.weights_BT * target_logprobs(self.engine.model, batch)).sum()
             self.engine.backward(loss, last=number == len(batches) - 1)
             total += float(loss.detach())
         stats = self.engine.step(config.lr / self.job.distill.optimizer.lr)
         (loss_sum,) = self.engine.sum_over_ranks([total])
-        return {"loss": loss_sum, "lr": stats.learning_rate, "grad_norm": stats.grad_norm, "skipped": stats.skipped}
+        return {
+            "loss": loss_sum,
+            "lr": stats.learning_rate,
+            "grad_norm": stats.grad_norm,
+            "skipped": float(stats.skipped),
+        }
 
-    def _draw_warm_rows(self, count: int) -> list[TrainRow]:
-        """Finished specialist rollouts, right or wrong, under the student's prompt; each row weighs 1 in all."""
+    def _draw_warm_rows(self, config: WarmStart) -> list[TrainRow]:
+        """Finished specialist rollouts, right or wrong, under the student's prompt; a step's rows weigh 1 in all."""
         rows = []
         for cell in self.job.cells:
             teacher = policy_of(self.teachers.model(cell.name), self.policy.tokenizer, self.job.prompt, self.context)
             domain = self.domains[cell.domain]
             seed = derive_seed(self.context.seed, "warm", cell.name)
-            problems = [domain.problems[index] for index in epoch_draw(len(domain.problems), 0, count, seed)]
+            problems = [
+                domain.problems[index] for index in epoch_draw(len(domain.problems), 0, config.rollouts_per_cell, seed)
+            ]
             asks = asks_for(domain, problems, 1, self._teacher_effort(cell), seed)
             collector = Collector(teacher.sampler, teacher.renderer)
             for rollout in collector.collect(asks, temperature=self.job.distill.temperature, score=False):
                 if not rollout.counts.truncated:
                     prompt = self.policy.renderer.prompt_ids(rollout.problem.prompt, cell.effort)
-                    rows.append(_row(prompt, rollout, 1.0 / rollout.counts.trainable))
+                    rows.append(_row(prompt, rollout, 1.0 / (rollout.counts.trainable * config.batch_rows)))
         if not rows:
             raise DataError("warm start", got="no finished specialist rollout", expected="at least one")
         return rows
@@ -146,12 +169,12 @@ class Student:
         weights = token_weights(config.balance, tokens, self.gaps)
         sums: Counter[str] = Counter()
         losses = clipped = 0.0
-        names = [cell for cell in self.job.cells if by_cell[cell.name]]
-        for cell in names:
-            for batch, result in self._cell_losses(cell, by_cell[cell.name], weights[cell.name]):
-                self.engine.backward(result.loss, last=cell is names[-1] and batch)
-                sums[cell.name] += float(result.kl_N.sum())
-                losses, clipped = losses + float(result.loss.detach()), clipped + result.clipped
+        pairs = [pair for cell in self.job.cells for pair in self._pairs(cell, by_cell[cell.name], weights)]
+        for number, pair in enumerate(pairs):
+            result = self._loss(pair)
+            self.engine.backward(result.loss, last=number == len(pairs) - 1)
+            sums[pair.cell] += float(result.kl_N.sum())
+            losses, clipped = losses + float(result.loss.detach()), clipped + result.clipped
         stats = self.engine.step(lr_scale(config.optimizer, step, config.steps))
         measured = self.engine.sum_over_ranks([sums[name] for name in tokens] + [losses, clipped])
         gaps = {name: value / tokens[name] for name, value in zip(tokens, measured, strict=False) if tokens[name]}
@@ -159,7 +182,9 @@ class Student:
         every = sum(tokens.values())
         kl = sum(measured[: len(tokens)]) / every
         if step == 0 and kl > config.initial_kl_alarm:
-            self.context.log.event("alarm", message=f"first-step KL {kl:.3f} per token is above {config.initial_kl_alarm}")
+            self.context.log.event(
+                "alarm", message=f"first-step KL {kl:.3f} per token is above {config.initial_kl_alarm}"
+            )
         return {
             "loss": measured[-2],
             "kl": kl,
@@ -190,3 +215,53 @@ class Student:
         for (name, _), rollout in zip(asks, rollouts, strict=True):
             by_cell[name].append(rollout)
         return by_cell
+
+    def _pairs(self, cell: CellConfig, rollouts: Sequence[Rollout], weights: Mapping[str, float]) -> list[Pair]:
+        """The micro-batches of one cell, the same response tokens under the student's prompt and the teacher's."""
+        renderer, pad = self.policy.renderer, self.policy.tokenizer.pad_token_id
+        mine = [_row(tuple(rollout.prompt_ids), rollout, weights[cell.name]) for rollout in rollouts]
+        theirs = [
+            _row(renderer.prompt_ids(rollout.problem.prompt, self._teacher_effort(cell)), rollout, 1.0)
+            for rollout in rollouts
+        ]
+        batches = engine_batches(self.engine, mine, self.job.distill.batch.micro_batch_tokens, pad)
+        return [Pair(cell.name, batch, self._teacher_view(batch, theirs)) for batch in batches]
+
+    def _teacher_view(self, batch: MicroBatch, theirs: Sequence[TrainRow]) -> MicroBatch:
+        """The rows of ``batch`` in the same order under the teacher's prompt; a filler is its own view."""
+        if not batch.row_index:
+            return batch
+        rows = [theirs[index] for index in batch.row_index]
+        tokens = len(rows) * max(row.columns for row in rows)
+        (view,) = micro_batches(rows, tokens, self.policy.tokenizer.pad_token_id, self.engine.device)
+        # Prompts of one cell differ from the student's by the effort message alone, so the order by length is kept.
+        assert view.row_index == tuple(range(len(rows)))
+        return view
+
+    def _loss(self, pair: Pair) -> TokenKL:
+        """Teacher's and student's logits of one micro-batch, and the configured divergence."""
+        config, real = self.job.distill, len(self.policy.tokenizer)
+        with torch.no_grad():
+            teacher_NV = target_logits(self.teachers.model(pair.cell), pair.teacher)[:, :real]
+        student_NV = target_logits(self.engine.model, pair.student)[:, :real]
+        weights_N = pair.student.pick(pair.student.weights_BT)
+        if config.mode == "full":
+            return full_reverse_kl(student_NV, teacher_NV, weights_N, config.temperature)
+        ids_N = pair.student.pick(pair.student.target_ids_BT)
+        return sampled_reverse_kl(student_NV, teacher_NV, ids_N, weights_N, config.temperature, config.r_max)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"gaps": self.gaps, "last": self.last}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.gaps, self.last = dict(state["gaps"]), dict(state["last"])
+
+
+def _row(prompt_ids: tuple[int, ...], rollout: Rollout, weight: float) -> TrainRow:
+    """The response under a prompt of our choice; only the model's own tokens carry weight."""
+    sampled = rollout.sampled
+    return TrainRow(
+        token_ids=np.concatenate([np.asarray(prompt_ids, dtype=np.int64), sampled.token_ids_T]),
+        weights=np.concatenate([np.zeros(len(prompt_ids)), np.where(sampled.roles_T == MODEL, weight, 0.0)]),
+        signals={},
+    )

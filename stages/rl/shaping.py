@@ -36,9 +36,7 @@ class Judged:
         return 1 - self.reachable_groups / self.groups
 
 
-def judge(
-    job: RLJob, budgets: Mapping[str, Budget], rollouts: Sequence[Rollout], tau: float, step: int
-) -> Judged:
+def judge(job: RLJob, budgets: Mapping[str, Budget], rollouts: Sequence[Rollout], tau: float, step: int) -> Judged:
     """Shape every group and give credit.
 
     Args:
@@ -62,15 +60,11 @@ def judge(
         over_N[indices] = shaped.over_budget_G
         limit_N[indices] = limit_tokens(tau, group.b0_tokens, group.cap_tokens)
         reachable += shaped.reachable
-    credit = advantages(
-        job.rl.credit, [rollout.group for rollout in rollouts], shaped_N, scored_N, correct_N, over_N
-    )
+    credit = advantages(job.rl.credit, [rollout.group for rollout in rollouts], shaped_N, scored_N, correct_N, over_N)
     return Judged(shaped_N, correct_N, over_N, limit_N, reachable, len(members), credit)
 
 
-def view(
-    rollouts: Sequence[Rollout], budgets: Mapping[str, Budget], job: RLJob, tau: float, step: int
-) -> GroupView:
+def view(rollouts: Sequence[Rollout], budgets: Mapping[str, Budget], job: RLJob, tau: float, step: int) -> GroupView:
     """One group as the shapes see it."""
     rewards = np.array([np.nan if rollout.reward is None else rollout.reward for rollout in rollouts])
     return GroupView(

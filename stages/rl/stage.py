@@ -1,7 +1,7 @@
 """One specialist: group-relative RL of one domain at one effort. Inputs and outputs: see RLJob.
 
-Every rank draws and scores its own share of the groups; a group is never split. Only three sums cross ranks: live tokens,
-live rollouts and groups, so the loss is that of the whole batch whatever the number of ranks.
+Every rank draws and scores its own share of the groups; a group is never split. Only sums cross ranks (live tokens, live
+rollouts, groups), so the loss is that of the whole batch whatever the number of ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from stages.rollout.budgets import check_cap, read_parquet
 from stages.core.context import StageContext
 from stages.core.draw import epoch_draw
 from stages.core.errors import DataError, StageFailed
@@ -25,13 +24,14 @@ from stages.rewards.gate import gate_warning
 from stages.rewards.schedules import length_weight, next_clock, tau_at
 from stages.rl.config import RLJob
 from stages.rl.shaping import Judged, batch_metrics, judge
+from stages.rollout.budgets import check_cap, read_parquet
 from stages.rollout.collect import Collector, asks_for, unscored_share
 from stages.rollout.domain import Domain, open_domain
 from stages.rollout.policy import Policy, policy_of
 from stages.tasks.prompts import set_template
-from stages.train.batches import TrainRow, micro_batches, target_logprobs
+from stages.train.batches import TrainRow, engine_batches, target_logprobs
 from stages.train.loop import train_loop
-from stages.train.model import load_model, load_tokenizer, save_model
+from stages.train.model import load_model, load_tokenizer, save_trained
 from stages.train.policy_loss import aggregation_weights, clipped_ratio
 from stages.train.schedule import lr_scale
 
@@ -45,10 +45,8 @@ def run(job: RLJob, context: StageContext) -> Summary:
     """
     specialist = Specialist.open(job, context)
     train_loop(context, specialist.engine, job.rl.steps, specialist.step, specialist)
-    model = specialist.policy.model
-    if context.rank == 0:
-        set_template(specialist.policy.tokenizer, job.prompt)
-        save_model(model, specialist.policy.tokenizer, context.out)
+    set_template(specialist.policy.tokenizer, job.prompt)
+    save_trained(specialist.engine, specialist.policy.tokenizer, context.out)
     return {
         "accuracy": specialist.last.get("accuracy"),
         "tokens": specialist.last.get("tokens"),
@@ -138,13 +136,14 @@ class Specialist:
             _row(rollouts[index], float(judged.credit.advantages_N[index]), weight)
             for index, weight in zip(live, weights, strict=True)
         ]
-        batches = micro_batches(rows, config.batch.micro_batch_tokens, self.policy.tokenizer.pad_token_id)
+        pad = self.policy.tokenizer.pad_token_id
+        batches = engine_batches(self.engine, rows, config.batch.micro_batch_tokens, pad)
         clipped = log_ratio = 0.0
         for number, batch in enumerate(batches):
             logprobs = target_logprobs(self.engine.model, batch, config.temperature)
-            part = clipped_ratio(
-                config.loss, logprobs, batch.signals["behaviour"], batch.signals["advantage"], batch.weights
-            )
+            # A batch that only fills up a rank has no signals; its weights are 0, so any numbers will do.
+            behaviour, advantage = (batch.signals.get(name, batch.weights_BT) for name in ("behaviour", "advantage"))
+            part = clipped_ratio(config.loss, logprobs, behaviour, advantage, batch.weights_BT)
             self.engine.backward(part.loss, last=number == len(batches) - 1)
             clipped, log_ratio = clipped + part.clipped, log_ratio + part.log_ratio
         stats = self.engine.step(scale)

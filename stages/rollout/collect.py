@@ -50,7 +50,7 @@ def asks_for(
             f"{step}/{problem.id}",
             sample,
             effort,
-            derive_seed(seed, "rollout", step, domain.name, effort, problem.id, sample),
+            derive_seed(seed, "rollout", step, problem.id, sample),
         )
         for problem in problems
         for sample in range(rollouts)
