@@ -250,6 +250,7 @@ class _Builder:
             promote=config.promote,
             domains=tuple(config.domains),
             efforts=config.efforts,
+            caps={name: spec.cap_tokens for name, spec in config.domains.items()},
             prompt=config.prompt(config.efforts),
         )
         inputs = {"model": Ref(node=config.consolidate.type), "summary": Ref(node=SUMMARY)}

@@ -32,9 +32,12 @@ class PromoteConfig(Config):
 
 
 class PromoteJob(Config):
-    """Inputs: ``model`` (the student), ``summary``. Output: ``model/`` ready to serve, ``gates.json``."""
+    """Inputs: ``model`` (the student), ``summary``. Output: ``model/`` ready to serve, with its model card, and
+    ``gates.json``."""
 
     promote: PromoteConfig
     domains: tuple[str, ...]
     efforts: tuple[str, ...]
+    caps: dict[str, int]
+    """Token cap by domain, under which every tier was trained: the exported context must hold it."""
     prompt: PromptConfig
