@@ -102,7 +102,7 @@ def _rollouts_file(store: Store, record: RunRecord, name: str) -> Path:
 def _print_rollout(node: str, item: dict[str, Any]) -> None:
     screen = console()
     effort = item["effort"] or "none"
-    screen.rule(f"{node}  step {item['step']}  problem {item['problem']}  sample {item['sample']}", align="left")
+    screen.print(f"\n[bold]{node}  step {item['step']}  problem {item['problem']}  sample {item['sample']}[/]")
     screen.print(f"[dim]effort {effort}[/]  {escape(item['prompt'])}")
     screen.print(escape(item["response"]))
     over = " (over)" if item["limit"] is not None and item["tokens"] > item["limit"] else ""

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-PIPE_COLUMNS = 160
-"""Width of tables where the output is no terminal."""
+PIPE_COLUMNS = 1000
+"""Widest table where the output is no terminal: a row stays on its line."""
 
 
 class Code(StrEnum):
@@ -48,7 +48,7 @@ StoreUrl = Annotated[
 
 
 def console() -> Console:
-    """Standard output; wide where it is piped, so that tables are not folded."""
+    """Standard output; where it is piped, tables are not folded."""
     return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False, soft_wrap=False)
 
 

@@ -56,7 +56,7 @@ def field_changes(config: PipelineConfig, node: Node, last: LastUse, fields: Map
     if last.fields["version"] != fields["version"]:
         changes.insert(0, f"{node.stage} version {last.fields['version']} -> {fields['version']}")
     if last.fields.get("code") != fields.get("code") and fields.get("code") is not None:
-        changes.append("code counted")
+        changes.append("code changed" if "code" in last.fields else "code counts now")
     differing = list(_differences(last.fields["config"], fields["config"]))
     told = [_clause(config, node, *item) for item in differing if _is_own(config, node, item[0], differing)]
     return changes + list(dict.fromkeys(told))
