@@ -1,0 +1,74 @@
+"""The arithmetic of the micro domains: chains of terms on digits, with two exceptions on the hidden running value.
+
+* E1: a result of 7 becomes 0.
+* E2: after a subtraction, a result of 2 becomes 5.
+
+Both look at results, never at the start value, so nobody can tell from the prompt's first words whether a quick pass
+over the chain will go wrong. They exclude each other (7 is not 2) and never set each other off (0 is not 2, 5 not 7).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+LETTERS = "abcde"
+LENGTHS = (2, 3, 4, 5)
+"""Terms of a chain, drawn uniformly."""
+OPERANDS = (1, 2, 3, 4)
+"""Of + and -, drawn uniformly."""
+
+Op = Literal["+", "-", "*"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One step of a chain."""
+
+    letter: str
+    """Its label in the prompt, by which a trace looks it up."""
+    op: Op
+    operand: int
+
+
+class Rules(Enum):
+    """Which exceptions a pass heeds."""
+
+    NONE = (False, False)
+    E1 = (True, False)
+    BOTH = (True, True)
+
+
+def result(value: int, op: Op, operand: int, rules: Rules) -> int:
+    """One operation on a digit: modulo 10, then the exceptions that ``rules`` heeds."""
+    plain = {"+": value + operand, "-": value - operand, "*": value * operand}[op] % 10
+    heed_e1, heed_e2 = rules.value
+    if heed_e1 and plain == 7:
+        return 0
+    if heed_e2 and op == "-" and plain == 2:
+        return 5
+    return plain
+
+
+def difficulty(length: int, exceptions: int) -> str:
+    """Bucket of a chain with ``length`` terms, ``exceptions`` of which an exception changes.
+
+    A pass that ignores the exceptions is right on easy chains, wrong on hard ones and right on two thirds of the medium
+    ones; each bucket holds about a third of all chains.
+    """
+    if exceptions == 0:
+        return "easy" if length <= 3 else "medium"
+    return "medium" if exceptions == 1 and length <= 3 else "hard"
+
+
+def draw_terms(rng: random.Random, multiply_share: float = 0.0, factors: tuple[int, ...] = ()) -> tuple[Term, ...]:
+    """A chain: length, then op and operand per term; a share of the terms multiplies by one of ``factors``."""
+    terms = []
+    for letter in LETTERS[: rng.choice(LENGTHS)]:
+        if rng.random() < multiply_share:
+            terms.append(Term(letter, "*", rng.choice(factors)))
+        else:
+            terms.append(Term(letter, rng.choice(("+", "-")), rng.choice(OPERANDS)))
+    return tuple(terms)

@@ -1,0 +1,213 @@
+"""The one renderer of prompts, for training, evaluation and serving: the checkpoint's own chat template.
+
+``with_effort`` puts a block in front of a base template that reads ``reasoning_effort``. A serving engine that passes
+that name to the template renders what training rendered. The block has the form of the config:
+
+* ``option``: a system message ``Reasoning effort: low`` before all messages, in the base template's own markup.
+* ``mode_token``: the effort's name as one word before everything else.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from stages.core.errors import ConfigError, DataError
+from stages.core.records import MODEL, TOOL, IntArray, Segment
+from stages.tasks.config import PromptConfig
+
+CALL_CLOSE = "</call>"
+"""Ends a tool call, and so a turn, where the tokenizer has it."""
+
+_BEGIN = "{#- reasoning effort: begin -#}"
+_FINISH = "{#- reasoning effort: end #}"
+_BLOCK = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_FINISH), re.DOTALL)
+_EFFORT = """\
+{%- set effort = reasoning_effort if reasoning_effort is defined and reasoning_effort is not none else DEFAULT -%}
+{%- if effort is not none -%}
+{%- if effort not in EFFORTS -%}
+{{- raise_exception('reasoning_effort: got ' ~ effort ~ '; expected one of ALLOWED') -}}
+{%- endif -%}
+MESSAGE
+{%- endif -%}
+"""
+_MESSAGES = {
+    "option": "{%- set messages = [{'role': 'system', 'content': OPTION_TEXT ~ effort}] + messages -%}",
+    "mode_token": "{{- effort ~ ' ' -}}",
+}
+
+
+def option_text(effort: str) -> str:
+    """Content of the option message."""
+    return f"Reasoning effort: {effort}"
+
+
+def with_effort(template: str, prompt: PromptConfig) -> str:
+    """``template`` with the effort block before it; a block from an earlier call is replaced.
+
+    The block: ``reasoning_effort`` undefined or None means ``message.default`` or no message, and a value that is not
+    among ``prompt.efforts`` raises with the allowed ones.
+
+    Raises:
+        ConfigError: form ``mode_token`` on a template that begins with a BOS token, which must stay first.
+    """
+    base = _BLOCK.sub("", template)
+    form = prompt.message.form
+    if form == "mode_token" and "bos_token" in base:
+        raise ConfigError(
+            "message.form", got="mode_token", expected="a chat template without a BOS token", fix="use form 'option'"
+        )
+    default = prompt.message.default
+    block = (
+        _EFFORT.replace("MESSAGE", _MESSAGES[form])
+        .replace("OPTION_TEXT", json.dumps(option_text("")))
+        .replace("DEFAULT", "none" if default is None else json.dumps(default))
+        .replace("EFFORTS", json.dumps(list(prompt.efforts)))
+        .replace("ALLOWED", ", ".join(prompt.efforts) or "none")
+    )
+    return f"{_BEGIN}{block}{_FINISH}{base}"
+
+
+def set_template(tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig) -> None:
+    """Install the effort block in the tokenizer's chat template, for the checkpoint that it is saved with."""
+    tokenizer.chat_template = with_effort(_template_of(tokenizer), prompt)
+
+
+def _template_of(tokenizer: PreTrainedTokenizerBase) -> str:
+    template = tokenizer.chat_template
+    if not isinstance(template, str):
+        raise ConfigError(
+            "chat template",
+            got="none" if template is None else "several",
+            expected="a tokenizer with one chat template",
+            fix="set tokenizer.chat_template in the base model's folder",
+        )
+    return template
+
+
+class Renderer:
+    """Text to token ids and back, for one checkpoint.
+
+    Args:
+        tokenizer: with a chat template; it is left as it is.
+
+    Raises:
+        ConfigError: no chat template, no EOS, or a thinking tag that is not one token.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig) -> None:
+        self._tokenizer = tokenizer
+        self._prompt = prompt
+        self._template = with_effort(_template_of(tokenizer), prompt)
+        if tokenizer.eos_token_id is None:
+            raise ConfigError("tokenizer", got="no EOS token", expected="one", fix="set eos_token in its config")
+        self.eos_ids = frozenset({int(tokenizer.eos_token_id)})
+        self.think_open_id = self._tag_id(prompt.tags.open)
+        self.think_close_id = self._tag_id(prompt.tags.close)
+        call_close_id = tokenizer.get_vocab().get(CALL_CLOSE)
+        self.turn_end_ids: frozenset[int] = frozenset() if call_close_id is None else frozenset({call_close_id})
+        # One problem is asked many times over.
+        self.prompt_ids = functools.lru_cache(maxsize=1 << 16)(self._prompt_ids)
+        """(prompt, effort) -> token ids of the whole prompt, up to where the response begins."""
+        ids = self.prompt_ids("", None)
+        self.opened_by_prompt = _last(ids, self.think_open_id) > _last(ids, self.think_close_id)
+        """Whether the template opens the thinking span."""
+
+    def _tag_id(self, tag: str) -> int:
+        ids = self._tokenizer(tag, add_special_tokens=False).input_ids
+        if len(ids) != 1 or ids[0] == self._tokenizer.unk_token_id:
+            raise ConfigError(f"tags: {tag}", got=f"{len(ids)} tokens", expected="one token of the tokenizer")
+        return int(ids[0])
+
+    def _prompt_ids(self, prompt: str, effort: str | None) -> tuple[int, ...]:
+        """Raises:
+        ConfigError: an effort that the template does not take.
+        DataError: a word that the tokenizer does not know.
+        """
+        if effort is not None and effort not in self._prompt.efforts:
+            raise ConfigError(
+                "reasoning_effort", got=f"'{effort}'", expected=f"one of {', '.join(self._prompt.efforts) or 'none'}"
+            )
+        text = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}],
+            chat_template=self._template,
+            reasoning_effort=effort,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return self._encode(text)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        # Special tokens stand in the text where the template wants them: adding them again would double the BOS.
+        ids = self._tokenizer(text, add_special_tokens=False).input_ids
+        unknown = self._tokenizer.unk_token_id
+        if unknown is not None and unknown in ids:
+            vocabulary = self._tokenizer.get_vocab()
+            words = sorted({word for word in text.split() if word not in vocabulary})
+            raise DataError(
+                f"text '{text[:60]}'",
+                got=f"words that the tokenizer does not know: {', '.join(words[:5])}",
+                expected="words of the cold start's data",
+                fix="reword it, or train the cold start on data with these words",
+            )
+        return tuple(ids)
+
+    def response_ids(self, segments: Iterable[Segment]) -> tuple[IntArray, IntArray]:
+        """A demonstration's token ids_T and roles_T (MODEL or TOOL), with the closing EOS, which the model writes.
+
+        Raises:
+            DataError: a word that the tokenizer does not know.
+        """
+        token_ids: list[int] = []
+        roles: list[int] = []
+        for segment in segments:
+            ids = self._encode(segment.content)
+            token_ids += ids
+            roles += [MODEL if segment.role == "assistant" else TOOL] * len(ids)
+        token_ids.append(self._tokenizer.eos_token_id)
+        roles.append(MODEL)
+        return np.asarray(token_ids, dtype=np.int64), np.asarray(roles, dtype=np.int64)
+
+    def observation_ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of what an environment answered."""
+        return self._encode(text)
+
+    def answer_text(self, token_ids_T: IntArray, roles_T: IntArray) -> str:
+        """What the verifier is given: the model's text after the first closing tag, found by token id, without special
+        tokens; empty where the thinking span was never closed. A second span stays in the text, and so spoils it.
+
+        A response without any tag, where the prompt opened none either, is all answer.
+        """
+        own_ids = token_ids_T[roles_T == MODEL]
+        closes = np.flatnonzero(own_ids == self.think_close_id)
+        if closes.size:
+            own_ids = own_ids[closes[0] + 1 :]
+        elif self.opened_by_prompt or self.think_open_id in own_ids:
+            return ""
+        return str(self._tokenizer.decode(own_ids.tolist(), skip_special_tokens=True)).strip()
+
+    def text(self, ids: Sequence[int] | IntArray) -> str:
+        """Ids as text, special tokens included."""
+        return str(self._tokenizer.decode(list(map(int, ids)), skip_special_tokens=False))
+
+    def effort_ids(self) -> dict[str, tuple[int, ...]]:
+        """Per effort the prompt token ids that no other effort's prompt has."""
+        rendered = {effort: self.prompt_ids("", effort) for effort in self._prompt.efforts}
+        return {
+            effort: tuple(
+                token
+                for token in dict.fromkeys(ids)
+                if all(token not in others for name, others in rendered.items() if name != effort)
+            )
+            for effort, ids in rendered.items()
+        }
+
+
+def _last(ids: Sequence[int], token: int) -> int:
+    """Index of the last occurrence; -1 where there is none."""
+    return max((index for index, other in enumerate(ids) if other == token), default=-1)
