@@ -24,6 +24,9 @@ from stages.tasks.config import PromptConfig
 CALL_CLOSE = "</call>"
 """Ends a tool call, and so a turn, where the tokenizer has it."""
 
+CACHED = 1 << 16
+"""Texts whose token ids a renderer remembers."""
+
 _BEGIN = "{#- reasoning effort: begin -#}"
 _FINISH = "{#- reasoning effort: end #}"
 _BLOCK = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_FINISH), re.DOTALL)
@@ -111,28 +114,34 @@ class Renderer:
         self.think_close_id = self._tag_id(prompt.tags.close)
         call_close_id = tokenizer.get_vocab().get(CALL_CLOSE)
         self.turn_end_ids: frozenset[int] = frozenset() if call_close_id is None else frozenset({call_close_id})
-        # One problem is asked many times over.
-        self.prompt_ids = functools.lru_cache(maxsize=1 << 16)(self._prompt_ids)
-        """(prompt, effort) -> token ids of the whole prompt, up to where the response begins."""
+        self._unknown_id = tokenizer.unk_token_id
+        # One problem is asked many times over, and an environment says the same few things.
+        self._render = functools.lru_cache(maxsize=CACHED)(self._render_ids)
+        self._encode = functools.lru_cache(maxsize=CACHED)(self._encode_text)
         ids = self.prompt_ids("", None)
         self.opened_by_prompt = _last(ids, self.think_open_id) > _last(ids, self.think_close_id)
         """Whether the template opens the thinking span."""
 
     def _tag_id(self, tag: str) -> int:
-        ids = self._tokenizer(tag, add_special_tokens=False).input_ids
+        ids = self._tokenizer.encode(tag, add_special_tokens=False)
         if len(ids) != 1 or ids[0] == self._tokenizer.unk_token_id:
             raise ConfigError(f"tags: {tag}", got=f"{len(ids)} tokens", expected="one token of the tokenizer")
         return int(ids[0])
 
-    def _prompt_ids(self, prompt: str, effort: str | None) -> tuple[int, ...]:
-        """Raises:
-        ConfigError: an effort that the template does not take.
-        DataError: a word that the tokenizer does not know.
+    def prompt_ids(self, prompt: str, effort: str | None) -> tuple[int, ...]:
+        """Token ids of the whole prompt, up to where the response begins.
+
+        Raises:
+            ConfigError: an effort that the template does not take.
+            DataError: a word that the tokenizer does not know.
         """
         if effort is not None and effort not in self._prompt.efforts:
             raise ConfigError(
                 "reasoning_effort", got=f"'{effort}'", expected=f"one of {', '.join(self._prompt.efforts) or 'none'}"
             )
+        return self._render(prompt, effort)
+
+    def _render_ids(self, prompt: str, effort: str | None) -> tuple[int, ...]:
         text = self._tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}],
             chat_template=self._template,
@@ -140,13 +149,12 @@ class Renderer:
             add_generation_prompt=True,
             tokenize=False,
         )
-        return self._encode(text)
+        return self._encode_text(text)
 
-    def _encode(self, text: str) -> tuple[int, ...]:
+    def _encode_text(self, text: str) -> tuple[int, ...]:
         # Special tokens stand in the text where the template wants them: adding them again would double the BOS.
-        ids = self._tokenizer(text, add_special_tokens=False).input_ids
-        unknown = self._tokenizer.unk_token_id
-        if unknown is not None and unknown in ids:
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        if self._unknown_id is not None and self._unknown_id in ids:
             vocabulary = self._tokenizer.get_vocab()
             words = sorted({word for word in text.split() if word not in vocabulary})
             raise DataError(
