@@ -5,11 +5,14 @@ from __future__ import annotations
 import filecmp
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from stages.tasks import micro as domains
+from flows.plan.fingerprint import SOURCE_ROOT, code_of
+from stages.core import manifest
+from stages.core.files import read_json, write_json
+from stages.tasks import micro as generator
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Write the micro domains.")
 
@@ -28,12 +31,26 @@ def micro(
 
     Files that are already as they should be are left alone, time stamps and all.
     """
+    about = {"seed": seed, "code": code_of(generator.__name__, SOURCE_ROOT)}
+    if _is_there(out, about):
+        print(f"{out}: all files are there")
+        return
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
-        domains.write(Path(aside), seed=seed)
-        made = sorted(path for path in Path(aside).rglob("*") if path.is_file())
-        written = [path for path in made if _put(path, out / path.relative_to(aside))]
-    print(f"{out}: {len(written)} files written, {len(made) - len(written)} were there")
+        generator.write(Path(aside), seed=seed)
+        listed = manifest.build(Path(aside), **about)
+        written = [item.path for item in manifest.entries(listed) if _put(Path(aside, item.path), out / item.path)]
+    write_json(out / manifest.MANIFEST, listed)
+    print(f"{out}: {len(written)} files written, {len(listed['files']) - len(written)} were there")
+
+
+def _is_there(out: Path, about: dict[str, Any]) -> bool:
+    """Whether an earlier call with the same seed and generator wrote what is there: making the rows takes seconds."""
+    try:
+        listed = read_json(out / manifest.MANIFEST)
+        return about.items() <= listed.items() and not manifest.problems(out, listed, full=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _put(made: Path, target: Path) -> bool:
