@@ -6,7 +6,6 @@ Everything heavy is imported late, so that the fork server may import this modul
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import os
 import shutil
@@ -18,25 +17,18 @@ import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from filelock import FileLock, Timeout
+
+from infra.launch.environment import OFFLINE
+from stages.core.checkpoint import PREFIX
 from stages.core.config import Config, parse
 from stages.core.context import ERROR, EVENTS, METRICS, RESOLVED, RESULT, Log, StageContext, StopSignal
 from stages.core.errors import NinefoldError, StageFailed
 from stages.core.files import fsync_path, read_json, read_jsonl, write_json
 from stages.core.ports import Ports, Sampler, Sandbox, Summary, TrainEngine
 
-OFFLINE = {
-    # Nothing is fetched behind anybody's back; HF_HUB_OFFLINE=0 in the environment allows a hub name as base model.
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DO_NOT_TRACK": "true",
-    "TOKENIZERS_PARALLELISM": "false",
-    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-}
-"""Environment of every worker, where the user has not set it otherwise."""
 LOCK = "worker.lock"
 
 
@@ -50,7 +42,7 @@ def main(run_dir: str) -> int:
     rank = int(os.environ.get("RANK", "0"))
     log = Log(folder, quiet=rank != 0)
     try:
-        with _alone(folder, rank):
+        with _alone(folder, stop, rank):
             if (folder / RESULT).exists():  # finished by a worker whose flow did not live to see it
                 return 0
             _run(folder, log, stop, rank)
@@ -64,11 +56,9 @@ def main(run_dir: str) -> int:
 def _run(folder: Path, log: Log, stop: StopSignal, rank: int) -> None:
     resolved = read_json(folder / RESOLVED)
     resources = resolved["resources"]
-    out = folder / "out"
+    earlier_s = _earlier_seconds(folder)
     if rank == 0:
-        (folder / ERROR).unlink(missing_ok=True)
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
+        _clear(folder)
     module = importlib.import_module(resolved["module"])
     job = parse(job_type(module), resolved["config"], resolved["node"])
     device = _set_up_torch(resources, resolved["seed"])
@@ -84,16 +74,31 @@ def _run(folder: Path, log: Log, stop: StopSignal, rank: int) -> None:
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
         checkpoint_seconds=resources["checkpoint_seconds"],
     )
-    earlier_s = _earlier_seconds(folder)
     log.event("start", node=resolved["node"], pid=os.getpid(), host=socket.gethostname(), device=device)
     start = time.monotonic()
     summary: Summary = module.run(job, context)
     if rank == 0:
-        for path in out.rglob("*"):
+        for path in context.out.rglob("*"):
             fsync_path(path)
         seconds = time.monotonic() - start
         log.event("done", seconds=seconds)
         write_json(folder / RESULT, {"summary": dict(summary), "seconds": earlier_s + seconds})
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier start left and this one writes again. Logs stay only where a checkpoint goes on from them;
+    the stage then cuts them back to its step."""
+    (folder / ERROR).unlink(missing_ok=True)
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    resumes = any((folder / "ckpt").glob(f"{PREFIX}*"))
+    for path in out.iterdir():
+        if path.is_dir() and not (resumes and path.name == "logs"):
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
+    if not resumes:
+        (folder / METRICS).unlink(missing_ok=True)
 
 
 def _earlier_seconds(folder: Path) -> float:
@@ -115,15 +120,24 @@ def job_type(module: Any) -> type[Config]:
 
 
 @contextmanager
-def _alone(folder: Path, rank: int) -> Iterator[None]:
-    """One worker a run folder: wait for one that is still checkpointing after its flow died. Rank 0 speaks for all."""
+def _alone(folder: Path, stop: StopSignal, rank: int) -> Iterator[None]:
+    """One worker a run folder: wait for one that is still checkpointing after its flow died. Rank 0 speaks for all.
+
+    Raises:
+        Terminated: told to stop while waiting.
+    """
     if rank != 0:
         yield
         return
-    handle: IO[str]
-    with (folder / LOCK).open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # the kernel lets go of it however the holder ends
+    lock = FileLock(folder / LOCK)  # the kernel lets go of it however the holder ends
+    try:
+        lock.acquire(cancel_check=lambda: stop.is_set)
+    except Timeout:
+        raise stop.error() from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _set_up_torch(resources: Mapping[str, Any], seed: int) -> str:

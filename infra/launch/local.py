@@ -14,18 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infra.launch.environment import FORK_SERVER, OFFLINE
 from infra.launch.process import Launcher, Process
 from stages.core.errors import StageFailed
-
-SERVER_ENV = {
-    # Thread pools of the server would be lost in its forks; a worker sets its own width.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    # Asking CUDA itself whether it is there would make it unusable in every fork.
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-}
 
 
 class LocalProcess(Process):
@@ -74,7 +65,7 @@ class LocalLauncher(Launcher):
         env: over the environment, for the server and all children.
     """
 
-    def __init__(self, entry: str, preload: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, entry: str, preload: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self._log = log
         self._lock = threading.Lock()
         self._processes: dict[int, LocalProcess] = {}
@@ -90,7 +81,7 @@ class LocalLauncher(Launcher):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **SERVER_ENV, **env},
+                env={**OFFLINE, **os.environ, **FORK_SERVER, **(env or {})},
                 start_new_session=True,
             )
         theirs.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sqlite3
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 
@@ -44,7 +46,7 @@ def connect(uri: str, experiment: str, artifacts: Path) -> tuple[MlflowClient, s
     Raises:
         TrackingError: it cannot be opened, or not within OPEN_TIMEOUT_S.
     """
-    _check_sqlite(uri)
+    check_reachable(uri)
     done: list[tuple[MlflowClient, str]] = []
     failed: list[Exception] = []
 
@@ -91,15 +93,21 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
 
 
-def _check_sqlite(uri: str) -> None:
-    path = sqlite_path(uri)
-    if path is None:
-        return
+def check_reachable(uri: str) -> None:
+    """A first, quick look: the database file opens, or something listens at the server's port.
+
+    Raises:
+        TrackingError: it does not.
+    """
+    path, address = sqlite_path(uri), urlsplit(uri)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with sqlite3.connect(path, timeout=10) as database:
-            database.execute("PRAGMA user_version")
-        database.close()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(path, timeout=10)) as database:
+                database.execute("PRAGMA user_version")
+        elif address.scheme in ("http", "https") and address.hostname:
+            port = address.port or (443 if address.scheme == "https" else 80)
+            socket.create_connection((address.hostname, port), timeout=10).close()
     except (OSError, sqlite3.Error) as error:
         raise _error(uri, _first_line(error)) from None
 

@@ -136,10 +136,10 @@ class Tracker:
         return self.attempt(work, force=force) or False
 
     def log_numbers(self, run_id: str, values: Mapping[str, Any]) -> None:
-        """Log the finite numbers among ``values`` at step 0, nested names joined by dots."""
+        """Log the finite numbers among ``values`` at step 0."""
         numbers = {
             name: float(value)
-            for name, value in flatten(values).items()
+            for name, value in values.items()
             if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         }
         self.log_records(run_id, [{"t": time.time(), "step": 0, "metrics": numbers}], force=True)

@@ -34,8 +34,8 @@ class StageRun:
         """Last step that the tracker has."""
         self._committed = -1
         """Last step that a checkpoint covers."""
-        about = recorded(run_dir, tracker.uri)
-        if about is not None and tracker.reopen(about["run_id"]):
+        about = recorded(run_dir)
+        if about is not None and about["uri"] == tracker.uri and tracker.reopen(about["run_id"]):
             self.run_id: str | None = about["run_id"]
             self._flushed = about["flushed_step"]
         else:
@@ -53,13 +53,17 @@ class StageRun:
             self._flush(force=False)
 
     def finish(self, status: Status, summary: Mapping[str, Any]) -> None:
-        """End the run. A finished stage's metrics are final to the last; of another's, those up to its checkpoint."""
+        """End the run. A finished stage's metrics are final to the last; of another's, those up to its checkpoint.
+
+        Args:
+            summary: what the stage returned; its numbers become metrics ``final.<name>``.
+        """
         if self.run_id is None:
             return
         if status == "FINISHED" and self._pending:
             self._committed = max(record["step"] for record in self._pending)
         self._flush(force=True)
-        self._tracker.log_numbers(self.run_id, summary)
+        self._tracker.log_numbers(self.run_id, {f"final.{name}": value for name, value in summary.items()})
         self._tracker.end(self.run_id, status)
 
     def _flush(self, *, force: bool) -> None:
@@ -73,14 +77,11 @@ class StageRun:
 
     def _save(self) -> None:
         if self.run_id is not None:
-            about = {"uri": self._tracker.uri, "run_id": self.run_id, "flushed_step": self._flushed}
-            write_json(self._record, about)
+            about = {"uri": self._tracker.uri, "experiment_id": self._tracker.experiment_id}
+            write_json(self._record, about | {"run_id": self.run_id, "flushed_step": self._flushed})
 
 
-def recorded(folder: Path, uri: str) -> dict[str, Any] | None:
-    """What ``mlflow.json`` in ``folder`` says, where it was written for this tracking URI."""
+def recorded(folder: Path) -> dict[str, Any] | None:
+    """``{uri, experiment_id, run_id, flushed_step}`` of the run that ``folder`` belongs to, where it was tracked."""
     path = folder / RECORD
-    if not path.exists():
-        return None
-    about = read_json(path)
-    return dict(about) if about["uri"] == uri else None
+    return dict(read_json(path)) if path.exists() else None
