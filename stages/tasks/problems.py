@@ -132,9 +132,7 @@ def _rows(path: Path, schema: type[RowT]) -> list[RowT]:
             shown = explain(error, schema, where)
             raise DataError(shown.what, got=shown.got, expected=shown.expected, fix=shown.fix) from None
         if row.id in first_line:
-            raise DataError(
-                where, got=f"id '{row.id}' of line {first_line[row.id]} again", expected="an id of its own"
-            )
+            raise DataError(where, got=f"id '{row.id}' of line {first_line[row.id]} again", expected="an id of its own")
         first_line[row.id] = number
         rows.append(row)
     if not rows:

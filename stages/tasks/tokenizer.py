@@ -45,7 +45,21 @@ def build_word_tokenizer(
         extra_words: further words, e.g. efforts beyond the usual ones.
     """
     tags = prompt.tags
-    fixed = [PAD, EOS, UNK, USER, ASSISTANT, OPTION, END, tags.open, tags.close, "<call>", CALL_CLOSE, "<obs>", "</obs>"]
+    fixed = [
+        PAD,
+        EOS,
+        UNK,
+        USER,
+        ASSISTANT,
+        OPTION,
+        END,
+        tags.open,
+        tags.close,
+        "<call>",
+        CALL_CLOSE,
+        "<obs>",
+        "</obs>",
+    ]
     words = {word for text in texts for word in text.split()}
     words.update(EFFORT_WORDS, prompt.efforts, option_text("").split(), OBSERVATION_WORDS, extra_words)
     vocabulary = {word: index for index, word in enumerate(dict.fromkeys([*fixed, *sorted(words)]))}

@@ -45,9 +45,7 @@ DOMAINS: dict[str, MicroDomain] = {
 }
 
 
-def write(
-    folder: Path, seed: int = 0, demonstrations: int = 16000, problems: int = 1000, heldout: int = 1024
-) -> None:
+def write(folder: Path, seed: int = 0, demonstrations: int = 16000, problems: int = 1000, heldout: int = 1024) -> None:
     """Write the three domains' files.
 
     Args:

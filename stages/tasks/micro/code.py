@@ -77,9 +77,7 @@ def respond(program: Program, style: Style) -> tuple[Segment, ...]:
     """The demonstration of a style, from after the opening tag to the answer."""
     if style == "quick":
         rules = Rules.NONE
-        steps = [
-            f"{term.letter} {a} {b}" for term, (a, b) in zip(program.terms, program.states(rules), strict=True)
-        ]
+        steps = [f"{term.letter} {a} {b}" for term, (a, b) in zip(program.terms, program.states(rules), strict=True)]
         trace = " ".join(["quick", f"{START[0]} {START[1]}", *steps])
     elif style == "steps":
         rules = Rules.E1
