@@ -13,8 +13,13 @@ from stages.tasks.config import PromptConfig
 from stages.tasks.prompts import Renderer
 
 
-def prove_knob(tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig) -> dict[str, int]:
+def prove_knob(
+    exported: PreTrainedTokenizerBase, trained: PreTrainedTokenizerBase, prompt: PromptConfig
+) -> dict[str, int]:
     """Render one question at every effort with the exported tokenizer alone, as a serving engine would.
+
+    Args:
+        trained: the student's own tokenizer, which training and evaluation rendered with.
 
     Returns:
         Prompt tokens by effort.
@@ -25,23 +30,23 @@ def prove_knob(tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig) -> dict
     """
     # The efforts' own names are words that every tokenizer of ours can encode.
     question = " ".join(prompt.efforts)
-    renderer = Renderer(tokenizer, prompt)
+    renderer = Renderer(trained, prompt)
     seen: dict[tuple[int, ...], str] = {}
     for effort in prompt.efforts:
-        ids = serve(tokenizer, question, effort)
+        ids = serve(exported, question, effort)
         if ids in seen:
             raise StageFailed(
                 f"chat template, effort '{effort}'", got=f"the same tokens as '{seen[ids]}'", expected="its own tokens"
             )
-        trained = tuple(renderer.prompt_ids(question, effort))
-        if ids != trained:
+        expected = renderer.prompt_ids(question, effort)
+        if ids != expected:
             raise StageFailed(
                 f"chat template, effort '{effort}'",
                 got=f"token ids {list(ids)}",
-                expected=f"{list(trained)} as in training",
+                expected=f"{list(expected)} as in training",
             )
         seen[ids] = effort
-    _prove_refusal(tokenizer, prompt, question)
+    _prove_refusal(exported, prompt, question)
     return {effort: len(ids) for ids, effort in seen.items()}
 
 

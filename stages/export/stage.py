@@ -34,8 +34,9 @@ def run(job: PromoteJob, context: StageContext) -> Summary:
     comparison = read_json(context.inputs["summary"] / "comparison.json")
     gates = judge(job.promote.gates, comparison, job.domains, job.efforts)
     folder = context.out / MODEL
-    tokenizer = export_model(job, context.inputs["model"], folder)
-    prove_context(folder, prove_knob(tokenizer, job.prompt), job.caps)
+    export_model(job, context.inputs["model"], folder)
+    prompt_tokens = prove_knob(load_tokenizer(folder), load_tokenizer(context.inputs["model"]), job.prompt)
+    prove_context(folder, prompt_tokens, job.caps)
     load_model(folder, "cpu")
     write_text(folder / "README.md", model_card(job, comparison, gates))
     failed = [gate.name for gate in gates if not gate.passed]
@@ -46,8 +47,8 @@ def run(job: PromoteJob, context: StageContext) -> Summary:
     return {"passed": not failed, "failed": failed, "gates": len(gates)}
 
 
-def export_model(job: PromoteJob, source: Path, folder: Path) -> PreTrainedTokenizerBase:
-    """Copy weights and config; write generation config and tokenizer. Returns the tokenizer as read back.
+def export_model(job: PromoteJob, source: Path, folder: Path) -> None:
+    """Copy weights and config; write generation config and tokenizer.
 
     Raises:
         DataError: ``source`` is no whole model folder.
@@ -60,7 +61,6 @@ def export_model(job: PromoteJob, source: Path, folder: Path) -> PreTrainedToken
     set_template(tokenizer, job.prompt)
     tokenizer.save_pretrained(folder)
     _generation_config(source, tokenizer).save_pretrained(folder)
-    return load_tokenizer(folder)
 
 
 def _generation_config(source: Path, tokenizer: PreTrainedTokenizerBase) -> GenerationConfig:
