@@ -26,6 +26,9 @@ START_S = 60.0
 GRACE_S = 30.0
 """The server is given this long beyond a program's own time before it is taken for broken."""
 
+ERROR_CHARS = 60
+"""Most of a program's error that is kept."""
+
 
 class _Broken(Exception):
     """The server does not answer as it should."""
@@ -89,7 +92,8 @@ class PlainSandbox:
             raise _Broken(why_not)
 
     def _exchange(self, request: dict[str, Any], wait_s: float) -> dict[str, Any]:
-        assert self._server is not None and self._server.stdin is not None
+        assert self._server is not None
+        assert self._server.stdin is not None
         line = memoryview(json.dumps(request).encode() + b"\n")
         while line:
             line = line[os.write(self._server.stdin.fileno(), line) :]
@@ -97,7 +101,8 @@ class PlainSandbox:
 
     def _answer(self, wait_s: float) -> dict[str, Any]:
         """The server's next line. It holds at most what the server reads of a program, so its size is bounded."""
-        assert self._server is not None and self._server.stdout is not None
+        assert self._server is not None
+        assert self._server.stdout is not None
         deadline, line = time.monotonic() + wait_s, bytearray()
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
@@ -120,10 +125,10 @@ def _execution(lines: Sequence[str], error: str, calls: int) -> Execution:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            return Execution(tuple(outputs), "unreadable result")
+            record = None
         if not isinstance(record, dict) or "output" not in record:
             named = record.get("error") if isinstance(record, dict) else None
-            return Execution(tuple(outputs), named if isinstance(named, str) and named else "unreadable result")
+            return Execution(tuple(outputs), str(named or "unreadable result")[:ERROR_CHARS])
         outputs.append(record["output"])
     if len(outputs) > calls:
         return Execution(tuple(outputs[:calls]), "more results than calls")

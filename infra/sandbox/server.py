@@ -7,6 +7,7 @@ candidate's code, so a reply can be trusted as far as what happened, and each re
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -21,7 +22,15 @@ from typing import Any, NoReturn
 FLOOD_BYTES = 1 << 20
 """Most bytes of results, and of prints, that are read before the program is killed."""
 OPEN_FILES = 64
-NAME_CHARS = 60
+FORKS = """
+import os
+def probe(_):
+    try:
+        os.fork()
+    except OSError:
+        return True
+    return False
+"""
 NOBODY = 65534
 _PR_SET_KEEPCAPS = 8
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,8 +56,7 @@ def _reply(value: Any) -> None:
 
 def _probe(timeout_s: float, memory_mb: int) -> str:
     """Empty, or why this machine cannot confine a program: proven by a program that tries to fork."""
-    source = "import os\ndef probe(_):\n    try:\n        os.fork()\n    except OSError:\n        return True\n    return False\n"
-    outcome = run({"program": source, "entry": "probe", "calls": [None]}, max(timeout_s, 5.0), memory_mb)
+    outcome = run({"program": FORKS, "entry": "probe", "calls": [None]}, max(timeout_s, 5.0), memory_mb)
     return "" if outcome["results"] == ['{"output": true}'] else f"a program may start processes here ({outcome})"
 
 
@@ -108,10 +116,8 @@ def _end(child: int) -> int:
 
 
 def _kill(send: Any, target: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # Gone already.
         send(target, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # Gone already.
 
 
 def _children() -> list[int]:
@@ -151,7 +157,6 @@ def _candidate(request: dict[str, Any], timeout_s: float, memory_mb: int, result
         os.dup2(results, 3)
         os.closerange(4, OPEN_FILES * 4)
         _confine(timeout_s, memory_mb)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
         _call(request)
     except BaseException as error:
         os.write(3, (json.dumps({"error": _name(error)}) + "\n").encode())
@@ -177,7 +182,7 @@ def _name(error: BaseException) -> str:
         return "resource_limit"
     if isinstance(error, LookupError) and error.args == ("missing entry",):
         return "missing entry"
-    return type(error).__name__[:NAME_CHARS]
+    return type(error).__name__
 
 
 def _confine(timeout_s: float, memory_mb: int) -> None:

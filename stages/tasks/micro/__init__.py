@@ -78,7 +78,8 @@ def _most(domain: MicroDomain) -> dict[int, int]:
 
 def _unique(domain: MicroDomain, rng: random.Random, rows: int, taken: set[str]) -> list[Drawn]:
     """``rows`` problems with prompts of their own, outside ``taken``."""
-    seen, kept, left = set(taken), [], Counter(_most(domain))
+    kept: list[Drawn] = []
+    seen, left = set(taken), Counter(_most(domain))
     while len(kept) < rows:
         drawn = domain.draw(rng)
         if drawn.prompt not in seen and left[drawn.length] > 0:

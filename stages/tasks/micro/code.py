@@ -1,4 +1,4 @@
-"""The micro domain ``code``: a chain of + - and * on a linear function; the answer is a line of Python that is executed.
+"""The micro domain ``code``: a chain of + - and * on a linear function; the answer is Python, and is executed.
 
     prompt   code a + 3 b * 7 c - 2 ?
     quick    quick 1 0 a 1 3 b 7 1 c 7 9                         both exceptions ignored, 3n + 3 tokens
