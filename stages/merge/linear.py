@@ -14,7 +14,7 @@ import torch
 
 from stages.core.errors import ConfigError, DataError
 from stages.core.files import write_json
-from stages.merge.parents import INDEX, SINGLE, Parent, Reader, read_header
+from stages.merge.parents import INDEX, SINGLE, Parent, read_header, read_tensor
 
 
 def effective_weights(names: Sequence[str], given: Mapping[str, float], *, normalize: bool) -> dict[str, float]:
@@ -66,10 +66,10 @@ def merge(
             aside = out / f".{file}.tmp"
             written.append((aside, out / file))
             header = read_header(first.folder / file)
-            with aside.open("wb") as handle, Reader() as reader:
+            with aside.open("wb") as handle:
                 handle.write(header.data)
                 for name in header.names:
-                    merged = merge_tensor(name, parents, weights, scale, reader)
+                    merged = merge_tensor(name, parents, weights, scale)
                     handle.write(merged.contiguous().flatten().view(torch.uint8).numpy().data)
                     count += 1
                     between()
@@ -87,18 +87,16 @@ def merge(
     return count
 
 
-def merge_tensor(
-    name: str, parents: Sequence[Parent], weights: Sequence[float], scale: float, reader: Reader
-) -> torch.Tensor:
+def merge_tensor(name: str, parents: Sequence[Parent], weights: Sequence[float], scale: float) -> torch.Tensor:
     """One merged tensor in the parents' dtype.
 
     Args:
         scale: sum of the weights.
     """
-    base = reader.tensor(parents[0], name)
+    base = read_tensor(parents[0], name)
     if not base.is_floating_point():
         for parent in parents[1:]:
-            if not torch.equal(reader.tensor(parent, name), base):
+            if not torch.equal(read_tensor(parent, name), base):
                 raise DataError(
                     f"{parent.name}: {name}", got=f"other values than {parents[0].name}", expected="equal integers"
                 )
@@ -107,7 +105,7 @@ def merge_tensor(
     first = _finite(base.to(wide), parents[0].name, name)
     delta = torch.zeros_like(first)
     for parent, weight in zip(parents[1:], weights[1:], strict=True):
-        delta.add_(_finite(reader.tensor(parent, name).to(wide), parent.name, name) - first, alpha=weight)
+        delta.add_(_finite(read_tensor(parent, name).to(wide), parent.name, name) - first, alpha=weight)
     scaled = first if scale == 1.0 else first * scale
     # Adding a zero would turn -0.0 into 0.0, and equal parents must come back bit for bit.
     merged = torch.where(delta == 0, scaled, scaled + delta).to(base.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,26 +131,11 @@ def _check_tokens(parent: Parent, found: Mapping[str, int], expected: Mapping[st
         )
 
 
-class Reader:
-    """Opens weight files as tensors are asked for; closes them all at the end of a ``with`` block."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._handles: dict[Path, Any] = {}
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._handles.clear()
-        self._stack.close()
-
-    def tensor(self, parent: Parent, name: str) -> torch.Tensor:
-        path = parent.folder / parent.files[name]
-        if path not in self._handles:
-            self._handles[path] = self._stack.enter_context(safe_open(path, framework="pt"))
-        tensor: torch.Tensor = self._handles[path].get_tensor(name)
-        return tensor
+def read_tensor(parent: Parent, name: str) -> torch.Tensor:
+    """One tensor. The file is opened for it alone: an open one keeps every page that was read in memory."""
+    with safe_open(parent.folder / parent.files[name], framework="pt") as handle:
+        tensor: torch.Tensor = handle.get_tensor(name)
+    return tensor
 
 
 @dataclass(frozen=True, slots=True)
