@@ -94,12 +94,14 @@ def save(store: Store, record: RunRecord) -> None:
     """Write the record, atomically."""
     folder = run_dir(store, record.run_id)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RECORD, asdict(record))
+    # A list, because the order of the nodes means something and JSON objects are written sorted.
+    nodes = [{"id": name, **asdict(node)} for name, node in record.nodes.items()]
+    write_json(folder / RECORD, asdict(record) | {"nodes": nodes})
 
 
 def read(store: Store, run_id: str) -> RunRecord:
     values = read_json(run_dir(store, run_id) / RECORD)
-    nodes = {name: NodeRecord(**node) for name, node in values.pop("nodes").items()}
+    nodes = {node.pop("id"): NodeRecord(**node) for node in values.pop("nodes")}
     return RunRecord(**values, nodes=nodes)
 
 

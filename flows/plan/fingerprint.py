@@ -7,18 +7,24 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-import stages as package
+import stages as stages_package
 from flows.plan.stages import STAGES
 from stages.core.keys import digest_file
 
-SOURCE_ROOT = Path(package.__file__).resolve().parents[1]
+SOURCE_ROOT = Path(stages_package.__file__).resolve().parents[1]
 FIRST_PARTY = ("stages", "infra")
+
+
+CODE = (".py", ".pyc")
+"""What else lies in a package is its data: templates, style sheets."""
+WORKER = "flows.worker"
+"""Hands every stage its sampler, engine and sandbox, so their code is behind every stage too."""
 
 
 @cache
 def stage_code(stage: str) -> dict[str, str]:
-    """SHA-256 by path, relative to the source root, of every file that the stage's module reaches."""
-    return code_of(STAGES[stage].module, SOURCE_ROOT)
+    """SHA-256 by path, relative to the source root, of every file that the stage's module and the worker reach."""
+    return code_of(STAGES[stage].module, SOURCE_ROOT) | code_of(WORKER, SOURCE_ROOT)
 
 
 def code_of(module: str, root: Path) -> dict[str, str]:
@@ -39,14 +45,20 @@ def drift(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _files(module: str, root: Path) -> list[Path]:
-    """The module's file, and the ``__init__`` of each package on the way to it."""
+    """The module's file, and of each package on the way to it the ``__init__`` and the data files."""
     parts = module.split(".")
-    packages = [root.joinpath(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1)]
-    return [path for path in [*packages, root.joinpath(*parts).with_suffix(".py")] if path.is_file()]
+    packages = [root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    files = [root.joinpath(*parts).with_suffix(".py")]
+    for package in packages:
+        if (package / "__init__.py").is_file():
+            files += [path for path in package.iterdir() if path.name == "__init__.py" or path.suffix not in CODE]
+    return [path for path in files if path.is_file()]
 
 
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
+    if path.suffix != ".py":
+        return ()
     return tuple(_first_party(ast.parse(path.read_bytes())))
 
 
