@@ -69,14 +69,9 @@ def _row(domain: str, effort: str, cell: Mapping[str, Any]) -> str:
             _number(tokens["p99"], 1),
             _number(cell["answer_tokens_mean"], 1),
             _number(cell["truncated_share"]),
-            _number(correct_per_million(accuracy["value"], cell["total_tokens_mean"]), 0),
+            _number(cell["correct_per_million_tokens"], 0),
         ]
     )
-
-
-def correct_per_million(accuracy: float | None, tokens_mean: float | None) -> float | None:
-    """Correct answers per million generated tokens; None where either is unknown or nothing was generated."""
-    return None if accuracy is None or not tokens_mean else 1e6 * accuracy / tokens_mean
 
 
 def _number(value: float | None, digits: int = 3) -> str:

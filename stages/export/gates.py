@@ -99,7 +99,7 @@ def _near_teacher(
     if (limit := gates.student_within_points) is None:
         return
     for cell in _cells(domains, efforts):
-        points = _at(comparison, "recovery", cell, "student_minus_teacher_points")
+        points = _at(comparison, "recovery", cell, "student_minus_teacher_points", "value")
         yield _result(
             f"student_within_points.{cell}",
             points,
@@ -118,7 +118,7 @@ def _token_band(
     for cell in _cells(domains, efforts):
         yield _result(
             f"token_ratio.{cell}",
-            _at(comparison, "recovery", cell, "token_ratio"),
+            _at(comparison, "recovery", cell, "token_ratio", "value"),
             (low, high),
             lambda value: low - SLACK <= value <= high + SLACK,
             f"mean tokens student / teacher; from {low:g} to {high:g}",

@@ -97,7 +97,7 @@ def test_a_good_student_passes(export):
 
 def test_failed_gates_are_named_everywhere(export):
     numbers = comparison()
-    numbers["recovery"]["code.low"]["token_ratio"] = 1.4
+    numbers["recovery"]["code.low"]["token_ratio"]["value"] = 1.4
     context, summary, _ = export(job(), numbers)
     assert summary["failed"] == ["token_ratio.code.low"]
     gates = json.loads((context.out / "gates.json").read_text())

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from stages.core.errors import DataError
-from stages.export.card import correct_per_million
 from stages.export.config import GatesConfig
 from stages.export.gates import GateResult, judge
 
@@ -21,6 +20,7 @@ def cell(accuracy: float, tokens: float) -> dict:
         "tokens": {"mean": tokens, "median": tokens, "p90": tokens, "p99": tokens, "low": tokens, "high": tokens},
         "answer_tokens_mean": 2.0,
         "total_tokens_mean": tokens + 4,
+        "correct_per_million_tokens": 1e6 * accuracy / (tokens + 4),
         "truncated_share": 0.0,
         "unscored_share": 0.0,
         "problems": 300,
@@ -41,7 +41,9 @@ def comparison() -> dict:
         "efforts": list(EFFORTS),
         "subjects": {"student": cells, "specialists": copy.deepcopy(cells), "cold_start": {}},
         "folds": {"student": {domain: copy.deepcopy(folds) for domain in DOMAINS}},
-        "recovery": {name: {"student_minus_teacher_points": 0.0, "token_ratio": 1.0} for name in cells},
+        "recovery": {
+            name: {"student_minus_teacher_points": {"value": 0.0}, "token_ratio": {"value": 1.0}} for name in cells
+        },
     }
 
 
@@ -80,7 +82,7 @@ def test_accuracy_may_fall_by_the_limit(high, passes):
 @pytest.mark.parametrize(("points", "passes"), [(4.0, True), (-6.0, True), (-6.01, False)])
 def test_student_near_its_teacher(points, passes):
     numbers = comparison()
-    numbers["recovery"]["code.low"]["student_minus_teacher_points"] = points
+    numbers["recovery"]["code.low"]["student_minus_teacher_points"]["value"] = points
     assert failed(numbers) == ([] if passes else ["student_within_points.code.low"])
     assert by_name(numbers, "student_within_points.code.low").value == points
 
@@ -88,7 +90,7 @@ def test_student_near_its_teacher(points, passes):
 @pytest.mark.parametrize(("ratio", "passes"), [(0.8, True), (1.25, True), (0.79, False), (1.26, False)])
 def test_token_ratio_band(ratio, passes):
     numbers = comparison()
-    numbers["recovery"]["general.max"]["token_ratio"] = ratio
+    numbers["recovery"]["general.max"]["token_ratio"]["value"] = ratio
     assert failed(numbers) == ([] if passes else ["token_ratio.general.max"])
 
 
@@ -102,7 +104,7 @@ def test_truncated_share(share, passes):
 @pytest.mark.parametrize("value", [None, float("nan")])
 def test_what_was_not_measured_fails(value):
     numbers = comparison()
-    numbers["recovery"]["general.max"]["token_ratio"] = value
+    numbers["recovery"]["general.max"]["token_ratio"]["value"] = value
     found = by_name(numbers, "token_ratio.general.max")
     assert (found.passed, found.value) == (False, None)
     assert found.detail.startswith("not measured")
@@ -150,15 +152,3 @@ def test_a_missing_pair_of_tiers_is_refused():
     del numbers["folds"]["student"]["general"][0]
     with pytest.raises(DataError, match="from low to high"):
         judge(GatesConfig(), numbers, DOMAINS, EFFORTS)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "tokens", "expected"), [(0.62, 3000, 206.67), (0.74, 11000, 67.27), (0.78, 26000, 30.0)]
-)
-def test_correct_answers_per_million_tokens(accuracy, tokens, expected):
-    assert correct_per_million(accuracy, tokens) == pytest.approx(expected, abs=0.005)
-
-
-def test_no_tokens_give_no_rate():
-    assert correct_per_million(0.5, 0.0) is None
-    assert correct_per_million(None, 10.0) is None
