@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from typing import Literal
 
 LETTERS = "abcde"
@@ -36,18 +36,17 @@ class Term:
 class Rules(Enum):
     """Which exceptions a pass heeds."""
 
-    NONE = (False, False)
-    E1 = (True, False)
-    BOTH = (True, True)
+    NONE = auto()
+    E1 = auto()
+    BOTH = auto()
 
 
 def result(value: int, op: Op, operand: int, rules: Rules) -> int:
     """One operation on a digit: modulo 10, then the exceptions that ``rules`` heeds."""
     plain = {"+": value + operand, "-": value - operand, "*": value * operand}[op] % 10
-    heed_e1, heed_e2 = rules.value
-    if heed_e1 and plain == 7:
+    if plain == 7 and rules is not Rules.NONE:
         return 0
-    if heed_e2 and op == "-" and plain == 2:
+    if plain == 2 and op == "-" and rules is Rules.BOTH:
         return 5
     return plain
 
