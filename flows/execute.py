@@ -192,7 +192,8 @@ class Session:
         if not (work / ERROR).exists():
             return StageFailed(node.id, got=f"exit code {code} and no word why", expected="error.json", fix=way_out)
         error = read_json(work / ERROR)
-        return EXIT_CODES.get(code, StageFailed)(f"{node.id}: {error['message']}")
+        message = str(error["message"]).removeprefix(f"{node.id}: ")
+        return EXIT_CODES.get(code, StageFailed)(f"{node.id}: {message}")
 
     def _commit(self, resolved: Resolved, work: Path, result: Mapping[str, Any]) -> Artifact:
         """Files and logs into the store. Raises StageFailed where they cannot be written."""

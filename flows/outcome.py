@@ -27,9 +27,9 @@ UI = "http://127.0.0.1:5000"
 LOGS = "logs"
 
 
-def summary_of(artifact: Artifact) -> Mapping[str, Any]:
-    """What the stage returned when the artifact was made."""
-    path = artifact.path / LOGS / RESULT
+def summary_of(folder: Path) -> Mapping[str, Any]:
+    """What the stage returned when the artifact in ``folder`` was made."""
+    path = folder / LOGS / RESULT
     return dict(read_json(path)["summary"]) if path.exists() else {}
 
 

@@ -61,7 +61,7 @@ class Lines(Display):
         self.note(f"{node}: done in {seconds:.1f} s{f', {numbers}' if numbers else ''}")
 
     def failed(self, node: str, message: str) -> None:
-        self.note(f"{node}: failed: {message}")
+        self.note(f"{node}: failed: {message.removeprefix(f'{node}: ')}")
 
     def note(self, message: str) -> None:
         with self._lock:

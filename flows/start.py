@@ -178,7 +178,7 @@ def _end_tracking(session: Session, error: NinefoldError | None) -> None:
     if promoted is not None and any(row.node.id == PROMOTE for row in session.plan.rows):
         recorder.promoted(session.node(PROMOTE), promoted, gates_hold=gates_failed(artifacts) is None)
     report = report_path(artifacts)
-    numbers = summary_of(artifacts[SUMMARY]) if SUMMARY in artifacts else {}
+    numbers = summary_of(artifacts[SUMMARY].path) if SUMMARY in artifacts else {}
     stopped = isinstance(error, Interrupted | Terminated)
     status: Status = "FINISHED" if error is None else "KILLED" if stopped else "FAILED"
     recorder.end(status, numbers, [report] if report is not None else [])

@@ -7,6 +7,7 @@ Everything heavy is imported late, so that the fork server may import this modul
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import shutil
 import socket
@@ -106,8 +107,8 @@ def _earlier_seconds(folder: Path) -> float:
     events = list(read_jsonl(folder / EVENTS))
     starts = [record["t"] for record in events if record["event"] == "start"]
     heard = [record["t"] for record in [*events, *read_jsonl(folder / METRICS)]]
-    bounds = zip(starts, [*starts[1:], float("inf")], strict=True)
-    return float(sum(max(t for t in heard if start <= t < end) - start for start, end in bounds))
+    spans = itertools.pairwise([*starts, float("inf")])
+    return float(sum(max(t for t in heard if start <= t < end) - start for start, end in spans))
 
 
 def job_type(module: Any) -> type[Config]:
