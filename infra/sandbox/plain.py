@@ -1,7 +1,8 @@
 """A sandbox of plain limits: a child interpreter that forks once per program.
 
 It bounds what a program uses (time, memory, processor, files, processes, output) and cleans up after it. It does not
-hide the file system or the network.
+hide the file system or the network; and only where this process runs as root does a program run as another user, and so
+cannot signal our processes.
 """
 
 from __future__ import annotations
@@ -131,5 +132,5 @@ def _execution(lines: Sequence[str], error: str, calls: int) -> Execution:
             return Execution(tuple(outputs), str(named or "unreadable result")[:ERROR_CHARS])
         outputs.append(record["output"])
     if len(outputs) > calls:
-        return Execution(tuple(outputs[:calls]), "more results than calls")
+        return Execution((), "more results than calls")
     return Execution(tuple(outputs), "" if len(outputs) == calls else error)

@@ -7,7 +7,6 @@ candidate's code, so a reply can be trusted as far as what happened, and each re
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import json
@@ -33,16 +32,12 @@ def probe(_):
 """
 NOBODY = 65534
 _PR_SET_KEEPCAPS = 8
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH = 1 << 2
 
 
 def main() -> None:
-    prctl = _prctl()
-    if prctl:
-        # Whatever outlives its parent becomes a child of this process, which reaps it.
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     timeout_s, memory_mb = float(sys.argv[1]), int(sys.argv[2])
     _reply({"ready": _probe(timeout_s, memory_mb)})
     for line in sys.stdin.buffer:
@@ -100,50 +95,14 @@ def _read(results: int, prints: int, deadline: float) -> tuple[bytes, str]:
 
 
 def _end(child: int) -> int:
-    """Kill the program with its process group, reap it and every descendant; the program's own wait status."""
-    _kill(os.killpg, child)
-    _kill(os.kill, child)  # It may have been too early for its own group.
-    status = os.waitpid(child, 0)[1]
-    while True:
-        try:
-            done = os.waitpid(-1, os.WNOHANG)[0]
-        except ChildProcessError:
-            return status
-        if done == 0:
-            for descendant in _children():
-                _kill(os.kill, descendant)
-            time.sleep(0.0005)
-
-
-def _kill(send: Any, target: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # Gone already.
-        send(target, signal.SIGKILL)
-
-
-def _children() -> list[int]:
-    """Process ids whose parent is this process."""
-    found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
-        try:
-            if name.isdigit() and _parent(name) == os.getpid():
-                found.append(int(name))
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def _parent(pid: str) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as handle:
-        # The command's name stands in parentheses and may hold anything, also parentheses.
-        return int(handle.read().rpartition(b")")[2].split()[1])
+    """Kill and reap the program; its wait status. It could start no others: ``_probe`` has shown it."""
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def _death(status: int) -> str:
     """Why a program ended that wrote no error of its own; only looked at where results are missing."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return "timeout" if number == signal.SIGXCPU else f"died by {signal.Signals(number).name}"
-    return "left early"
+    return f"died by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "left early"
 
 
 def _candidate(request: dict[str, Any], timeout_s: float, memory_mb: int, results: int, prints: int) -> NoReturn:
@@ -202,17 +161,16 @@ def _confine(timeout_s: float, memory_mb: int) -> None:
         limits[resource.RLIMIT_AS] = memory_mb << 20
     for limit, value in limits.items():
         resource.setrlimit(limit, (value, value))
-    prctl = _prctl()
-    if os.geteuid() == 0 and prctl:
+    if sys.platform != "linux":
+        return
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.geteuid() == 0:
         prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
         _keep_only(_CAP_DAC_READ_SEARCH)
-
-
-def _prctl() -> Any:
-    return ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
 
 def _keep_only(capability: int) -> None:

@@ -27,7 +27,8 @@ def test_answers_are_text_exactly_as_written(tmp_path: Path) -> None:
 
 
 def test_other_keys_go_to_extra_with_their_own_types(tmp_path: Path) -> None:
-    row = b'{"id": "1", "prompt": "p", "answer": "a", "difficulty": "hard", "tests": [[1, 2.5], ["3", null]], "n": {"k": 4}}'
+    row = b'{"id": "1", "prompt": "p", "answer": "a", "difficulty": "hard", "tests": [[1, 2.5], ["3", null]], '
+    row += b'"n": {"k": 4}}'
     (problem,) = load_problems(file_of(tmp_path, row), "d")
     assert problem.difficulty == "hard"
     assert problem.extra == {"tests": [[1, 2.5], ["3", None]], "n": {"k": 4}}
@@ -49,7 +50,8 @@ def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
 def test_demonstrations(tmp_path: Path) -> None:
     rows = (
         b'{"id": "1", "prompt": "p", "response": "a </think> b", "weight": 2}\n'
-        b'{"id": "2", "prompt": "p", "response": [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y"}]}'
+        b'{"id": "2", "prompt": "p", "response": '
+        b'[{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y"}]}'
     )
     first, second = load_demonstrations(file_of(tmp_path, rows), "d")
     assert first.response == (Segment("assistant", "a </think> b"),)
