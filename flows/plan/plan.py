@@ -148,27 +148,30 @@ class _Planner:
         self._seconds = _Estimates(store)
 
     def row(self, node: Node) -> Row:
-        last = refs.read(self._store, self._config.name, node.id)
-        seconds = last.seconds if last is not None else self._seconds.of(node)
         rerun = {parent for parent in node.parents if parent not in self.artifacts}
         if rerun:
-            return Row(node, "run", None, self._reason(node, last, rerun), (), seconds, None)
+            return self._to_make(node, None, "", rerun)
         resolved = self.resolver.resolve(node, self.artifacts)
         damage = ""
         try:
             artifact = self._store.find(node.stage, resolved.key)
         except CorruptArtifact as error:
             artifact, damage = None, f"artifact damaged ({error.got})"
-        if artifact is not None:
-            self.artifacts[node.id] = artifact
-            changed = drift(artifact.manifest["code"], stage_code(node.stage))
-            reason = f"code drift: {shorten(list(changed))}" if changed else ""
-            return Row(node, "reuse", resolved.key, reason, (), seconds, artifact)
+        if artifact is None:
+            return self._to_make(node, resolved.key, damage, rerun)
+        self.artifacts[node.id] = artifact
+        changed = drift(artifact.manifest["code"], stage_code(node.stage))
+        reason = f"code drift: {shorten(list(changed))}" if changed else ""
+        return Row(node, "reuse", resolved.key, reason, (), artifact.seconds, artifact)
+
+    def _to_make(self, node: Node, key: str | None, damage: str, rerun: set[str]) -> Row:
+        last = refs.read(self._store, self._config.name, node.id)
+        seconds = last.seconds if last is not None else self._seconds.of(node)
         reason = damage or self._reason(node, last, rerun)
-        step = checkpoint_step(self._store, resolved.key)
+        step = checkpoint_step(self._store, key) if key is not None else None
         if step is not None:
-            return Row(node, "resume", resolved.key, f"checkpoint at step {step}; {reason}", (), seconds, None)
-        return Row(node, "run", resolved.key, reason, (), seconds, None)
+            return Row(node, "resume", key, f"checkpoint at step {step}; {reason}", (), seconds, None)
+        return Row(node, "run", key, reason, (), seconds, None)
 
     def _reason(self, node: Node, last: refs.LastUse | None, rerun: set[str]) -> str:
         if last is None:

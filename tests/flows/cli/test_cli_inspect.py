@@ -117,6 +117,11 @@ def test_status_of_a_running_stage_says_how_far_it_is(
     assert "step 2 of 30; seed 1 -> 2" in out
 
 
+def test_status_of_a_run_whose_process_is_gone(workspace: Workspace, recorded: RunRecord, ninefold: Ninefold) -> None:
+    runs.save(workspace.store, replace(recorded, state="RUNNING", ended=None, pid=2**22 + 1))
+    assert ninefold("status")[1].startswith(f"{recorded.run_id}  DIED (its process is gone; run the same command to go")
+
+
 def test_status_without_runs_says_how_to_start(workspace: Workspace, ninefold: Ninefold) -> None:
     code, out, err = ninefold("status")
     assert (code, out) == (2, "")
