@@ -7,6 +7,7 @@ candidate's code, so a reply can be trusted as far as what happened, and each re
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -42,6 +43,9 @@ def main() -> None:
     _reply({"ready": _probe(timeout_s, memory_mb)})
     for line in sys.stdin.buffer:
         _reply(run(json.loads(line), timeout_s, memory_mb))
+    # The input has ended, so whoever started this server is gone, perhaps killed: the empty folder is left to us.
+    with contextlib.suppress(OSError):
+        os.rmdir(os.getcwd())
 
 
 def _reply(value: Any) -> None:

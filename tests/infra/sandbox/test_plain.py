@@ -166,6 +166,18 @@ def test_close_leaves_nothing() -> None:
     sandbox.close()
 
 
+def test_an_owner_that_dies_leaves_nothing() -> None:
+    sandbox = PlainSandbox(timeout_s=20.0, memory_mb=256)
+    execute(sandbox, solve("return x"))
+    assert sandbox._server is not None
+    assert sandbox._server.stdin is not None
+    assert sandbox._folder is not None
+    sandbox._server.stdin.close()  # what the kernel does for a killed owner
+    assert sandbox._server.wait() == 0
+    assert not Path(sandbox._folder).exists()
+    sandbox.close()
+
+
 def test_works_off_the_main_thread() -> None:
     outcomes: list[Execution] = []
 
