@@ -5,7 +5,6 @@ Axes: N response tokens that the model wrote, flattened over the rows of a micro
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -167,7 +166,7 @@ class Student:
         own = {name: float(sum(rollout.counts.trainable for rollout in rolls)) for name, rolls in by_cell.items()}
         tokens = dict(zip(own, self.engine.sum_over_ranks(list(own.values())), strict=True))
         weights = token_weights(config.balance, tokens, self.gaps)
-        sums: Counter[str] = Counter()
+        sums = dict.fromkeys(tokens, 0.0)
         losses = clipped = 0.0
         pairs = [pair for cell in self.job.cells for pair in self._pairs(cell, by_cell[cell.name], weights)]
         for number, pair in enumerate(pairs):
@@ -176,7 +175,7 @@ class Student:
             sums[pair.cell] += float(result.kl_N.sum())
             losses, clipped = losses + float(result.loss.detach()), clipped + result.clipped
         stats = self.engine.step(lr_scale(config.optimizer, step, config.steps))
-        measured = self.engine.sum_over_ranks([sums[name] for name in tokens] + [losses, clipped])
+        measured = self.engine.sum_over_ranks([*sums.values(), losses, clipped])
         gaps = {name: value / tokens[name] for name, value in zip(tokens, measured, strict=False) if tokens[name]}
         self.gaps = running_gaps(self.gaps, gaps)
         every = sum(tokens.values())

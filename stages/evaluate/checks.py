@@ -69,18 +69,18 @@ def _knob(comparison: Json, subject: str, domain: str) -> Iterator[Check]:
     name = f"{subject}.{domain}"
     what = "mean tokens rise from tier to tier"
     yield _least(f"{name}.fold", what, steps, folds, "fold", "value", MIN_FOLD)
-    what = "and surely so: lower end of that fold's 95% interval"
+    what = "lower end of the 95% interval of that rise"
     yield _least(f"{name}.separation", what, steps, folds, "fold", "low", MIN_FOLD_LOW, strict=True)
     if len(efforts) > 2:
         what = "mean tokens of the highest tier over those of the lowest"
         yield _least(f"{name}.span", what, [(*ends, "all")], folds, "fold", "value", MIN_SPAN)
-    what = "tokens with the answer counted rise too, so thinking did not move there"
+    what = "tokens rise with the answer counted too, so thinking did not move there"
     yield _least(f"{name}.total_tokens", what, steps, folds, "fold_total", "value", 1.0, strict=True)
     what = "accuracy does not fall beyond noise: upper end of the gain's 95% interval, in points"
     yield _least(f"{name}.no_fall", what, steps, gains, "points", "high", 0.0)
     what = "the highest tier beats the lowest in accuracy, in points"
     yield _least(f"{name}.gain", what, [(*ends, "all")], gains, "points", "value", 0.0, strict=True)
-    what = "and surely so on hard problems: lower end of that gain's 95% interval, in points"
+    what = "lower end of the 95% interval of that gain on hard problems, in points"
     yield _least(f"{name}.hard_gain", what, [(*ends, "hard")], gains, "points", "low", 0.0, strict=True)
 
 

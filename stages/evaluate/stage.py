@@ -13,6 +13,7 @@ from stages.core.ports import Summary
 from stages.core.records import Rollout
 from stages.evaluate.config import EvaluateJob
 from stages.evaluate.metrics import cell_metrics
+from stages.evaluate.rows import Row
 from stages.rollout.collect import Collector, asks_for, unscored_share
 from stages.rollout.domain import open_domain
 from stages.rollout.policy import load_policy
@@ -64,7 +65,7 @@ def _respond(job: EvaluateJob, cell: CellConfig, context: StageContext, collecto
     return rollouts
 
 
-def _record(cell: CellConfig, rollout: Rollout, threshold: float) -> dict[str, Any]:
+def _record(cell: CellConfig, rollout: Rollout, threshold: float) -> Row:
     counts = rollout.counts
     return {
         "cell": cell.name,

@@ -58,7 +58,7 @@ def _header(title: str, comparison: Json) -> str:
         verdict = f'<p class="verdict fail">{len(failed)} of {len(checks)} checks failed</p>'
     else:
         verdict = f'<p class="verdict pass">all {len(checks)} checks passed</p>'
-    items = "".join(f"<li><code>{escape(check['name'])}</code> {escape(check['detail'])}</li>" for check in failed)
+    items = "".join(_failure(check) for check in failed)
     failures = f'<ul class="failures">{items}</ul>' if items else ""
     return f"""<header id="top">
 <h1>{title}</h1>
@@ -68,6 +68,12 @@ def _header(title: str, comparison: Json) -> str:
 {tables.glance(comparison)}
 <details><summary>every check</summary>{tables.check_table(comparison)}</details>
 </header>"""
+
+
+def _failure(check: Json) -> str:
+    value, limit = tables.check_numbers(check)
+    name, detail = escape(check["name"]), escape(check["detail"])
+    return f"<li><code>{name}</code> {value}, limit {limit} <small>{detail}</small></li>"
 
 
 def _contents(found: Sequence[Section]) -> str:

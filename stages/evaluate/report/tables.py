@@ -56,8 +56,7 @@ def check_table(comparison: Json) -> str:
     rows = [
         [
             _verdict(check["passed"]) + f"<code>{escape(check['name'])}</code>",
-            NONE if check["value"] is None else f"{check['value']:.2f}",
-            _limit(check["limit"]),
+            *check_numbers(check),
             escape(check["detail"]),
         ]
         for check in comparison["checks"]
@@ -69,8 +68,11 @@ def _verdict(passed: bool) -> str:
     return '<span class="pass">pass</span>' if passed else '<span class="fail">fail</span>'
 
 
-def _limit(limit: float | Sequence[float]) -> str:
-    return f"{limit:.3g}" if isinstance(limit, int | float) else " to ".join(f"{end:g}" for end in limit)
+def check_numbers(check: Json) -> tuple[str, str]:
+    """A check's value and its limit."""
+    value, limit = check["value"], check["limit"]
+    limit_text = f"{limit:.3g}" if isinstance(limit, int | float) else " to ".join(f"{end:g}" for end in limit)
+    return NONE if value is None else f"{value:.2f}", limit_text
 
 
 def lengths(comparison: Json) -> str:
