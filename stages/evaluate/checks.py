@@ -50,7 +50,7 @@ def checks(comparison: Json) -> list[Check]:
     Args:
         comparison: ``comparison.json`` without its checks.
     """
-    found = []
+    found: list[Check] = []
     for subject in ("specialists", "student"):
         for domain in comparison["domains"]:
             found += _knob(comparison, subject, domain)

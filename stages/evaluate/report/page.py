@@ -97,8 +97,8 @@ def _section(section: Section, width_px: int) -> str:
 
 
 def _figure(name: str, figure: go.Figure, width_px: int) -> str:
-    # "<" is escaped so that no text inside a figure can end the script element.
-    data = to_json(figure, validate=True, engine="json").replace("<", "\\u003c")
+    # plotly escapes "<" in it, so no text inside a figure can end the script element.
+    data = to_json(figure, validate=True, engine="json")
     height = figure.layout.height
     return (
         f'<div class="scroll"><div class="figure" id="{name}" style="height:{height}px;min-width:{width_px}px"></div>'

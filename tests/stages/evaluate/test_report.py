@@ -184,7 +184,7 @@ def test_without_training_or_budgets_a_line_says_why(comparison: dict[str, Any],
     assert page.sections == SECTIONS
     assert {"training-0", "signal-0", "budgets-0"}.isdisjoint(page.figures)
     for line in ("no specialist left a training log", "logged its dead and unreachable", "no budget table"):
-        assert f"Left out: {line}" in page.text or line in page.text
+        assert line in page.text
 
 
 def test_a_run_whose_specialists_were_partly_trained_elsewhere(comparison: dict[str, Any], evidence: Evidence) -> None:
@@ -195,7 +195,7 @@ def test_a_run_whose_specialists_were_partly_trained_elsewhere(comparison: dict[
 
 
 def test_a_long_curve_is_drawn_as_means_of_stretches(comparison: dict[str, Any]) -> None:
-    """Oracle: 1000 points of 0..999 in equal stretches keep their mean and become at most MAX_POINTS."""
+    """Oracle: 1200 points of 0..1199 in stretches of three keep their mean and their order."""
     curve = Curve(tuple(range(1, 1201)), tuple(float(step) for step in range(1200)))
     (trace,) = specialist_curves(comparison, {"rl.code.low": {"reward": curve}}).data
     assert len(trace.x) == len(trace.y) == MAX_POINTS
@@ -206,7 +206,7 @@ def test_a_long_curve_is_drawn_as_means_of_stretches(comparison: dict[str, Any])
 def test_text_in_a_figure_cannot_end_its_script(comparison: dict[str, Any], evidence: Evidence) -> None:
     """Figures hold markup for plotly; in the page it stands escaped, and the parser finds it whole."""
     text = render(comparison, evidence)
-    assert "\\u003cb>general\\u003c/b>" in text
+    assert "\\u003cb\\u003egeneral\\u003c\\u002fb\\u003e" in text
     titles = [note["text"] for note in Page(text).figures["folds-0"]["layout"]["annotations"]]
     assert "<b>general</b>" in titles
 
