@@ -69,7 +69,7 @@ def _knob(comparison: Json, subject: str, domain: str) -> Iterator[Check]:
     name = f"{subject}.{domain}"
     what = "mean tokens rise from tier to tier"
     yield _least(f"{name}.fold", what, steps, folds, "fold", "value", MIN_FOLD)
-    what = "lower end of the 95% interval of that rise"
+    what = "lower end of the 95% interval of the rise in mean tokens from tier to tier"
     yield _least(f"{name}.separation", what, steps, folds, "fold", "low", MIN_FOLD_LOW, strict=True)
     if len(efforts) > 2:
         what = "mean tokens of the highest tier over those of the lowest"
@@ -80,7 +80,7 @@ def _knob(comparison: Json, subject: str, domain: str) -> Iterator[Check]:
     yield _least(f"{name}.no_fall", what, steps, gains, "points", "high", 0.0)
     what = "the highest tier beats the lowest in accuracy, in points"
     yield _least(f"{name}.gain", what, [(*ends, "all")], gains, "points", "value", 0.0, strict=True)
-    what = "lower end of the 95% interval of that gain on hard problems, in points"
+    what = "lower end of the 95% interval of the gain from lowest to highest tier on hard problems, in points"
     yield _least(f"{name}.hard_gain", what, [(*ends, "hard")], gains, "points", "low", 0.0, strict=True)
 
 

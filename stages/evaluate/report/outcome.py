@@ -62,7 +62,8 @@ def _edges(lengths: Sequence[FloatArray]) -> tuple[FloatArray, bool]:
     """Common bin edges, and whether they are spaced logarithmically (a length of 0 then counts as 1)."""
     longest = max(float(tokens_N.max()) for tokens_N in lengths)
     if longest > LOG_SPAN * max(1.0, min(float(tokens_N.mean()) for tokens_N in lengths)):
-        return np.geomspace(1, longest + 1, BINS + 1), True
+        shortest = min(float(tokens_N.min()) for tokens_N in lengths)
+        return np.geomspace(max(1.0, shortest), longest + 1, BINS + 1), True
     width = max(1.0, np.ceil((longest + 1) / BINS))
     return np.arange(-0.5, longest + width + 0.5, width), False
 

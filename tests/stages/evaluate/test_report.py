@@ -7,11 +7,12 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from synthetic_run import DOMAINS, EFFORTS, budgets, evaluations, job
+from synthetic_run import DOMAINS, EFFORTS, budgets, evaluations, job, row
 
 from stages.evaluate.comparison import Subjects, compare, subjects_of
 from stages.evaluate.report.evidence import Curve, Evidence
 from stages.evaluate.report.look import RAMP, tier_colors
+from stages.evaluate.report.outcome import token_distribution
 from stages.evaluate.report.page import render
 from stages.evaluate.report.training import MAX_POINTS, specialist_curves
 
@@ -149,6 +150,24 @@ def test_length_curves_hold_every_response(page: Page) -> None:
     """Oracle: shares of all bins add up to 1, also for the response at the longest length."""
     for trace in page.figures["tokens-0"]["data"]:
         assert sum(trace["y"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_lengths_of_very_different_size_get_a_logarithmic_axis() -> None:
+    """Oracle: shares still add up to 1; a response of no tokens stands at the left end instead of at minus infinity."""
+    one = job(("code",), ("low", "max"), bootstrap=100)
+    lengths = {"low": (0, 900, 1000, 1100), "max": (20_000, 30_000, 40_000, 41_000)}
+    cells = {
+        f"code.{effort}": [row(f"code.{effort}", f"p{index}", length, True) for index, length in enumerate(of)]
+        for effort, of in lengths.items()
+    }
+    cold = [row("code", f"p{index}", 5000, True) for index in range(4)]
+    student = [item for found in cells.values() for item in found]
+    subjects = subjects_of({"cold_start": cold, "student": student, **cells}, one)
+    figure = token_distribution({"domains": ["code"], "efforts": ["low", "max"]}, subjects)
+    assert figure.layout.xaxis.type == figure.layout.xaxis2.type == "log"
+    for trace in figure.data:
+        assert sum(trace.y) == pytest.approx(1)
+        assert min(trace.x) >= 1
 
 
 def test_the_heat_maps_show_the_recovery_table(comparison: dict[str, Any], page: Page) -> None:
