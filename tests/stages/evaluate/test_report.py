@@ -172,13 +172,13 @@ def test_lengths_of_very_different_size_get_a_logarithmic_axis() -> None:
 
 def test_the_heat_maps_show_the_recovery_table(comparison: dict[str, Any], page: Page) -> None:
     points, recovery, ratio = page.figures["student-0"]["data"]
-    for row, domain in enumerate(DOMAINS):
+    for line, domain in enumerate(DOMAINS):
         for column, effort in enumerate(EFFORTS):
             cell = comparison["recovery"][f"{domain}.{effort}"]
-            assert points["text"][row][column] == f"{cell['student_minus_teacher_points']['value']:+.1f}"
-            assert ratio["text"][row][column] == f"{cell['token_ratio']['value']:.2f}"
+            assert points["text"][line][column] == f"{cell['student_minus_teacher_points']['value']:+.1f}"
+            assert ratio["text"][line][column] == f"{cell['token_ratio']['value']:.2f}"
             shown = "n/a" if cell["recovery"] is None else f"{cell['recovery']:.0%}"
-            assert recovery["text"][row][column] == shown
+            assert recovery["text"][line][column] == shown
     assert "n/a" in recovery["text"][0]  # the lowest tier trades accuracy for length
 
 
@@ -222,11 +222,10 @@ def test_a_long_curve_is_drawn_as_means_of_stretches(comparison: dict[str, Any])
     assert list(trace.y) == sorted(trace.y)
 
 
-def test_text_in_a_figure_cannot_end_its_script(comparison: dict[str, Any], evidence: Evidence) -> None:
+def test_text_in_a_figure_cannot_end_its_script(html: str, page: Page) -> None:
     """Figures hold markup for plotly; in the page it stands escaped, and the parser finds it whole."""
-    text = render(comparison, evidence)
-    assert "\\u003cb\\u003egeneral\\u003c\\u002fb\\u003e" in text
-    titles = [note["text"] for note in Page(text).figures["folds-0"]["layout"]["annotations"]]
+    assert "\\u003cb\\u003egeneral\\u003c\\u002fb\\u003e" in html
+    titles = [note["text"] for note in page.figures["folds-0"]["layout"]["annotations"]]
     assert "<b>general</b>" in titles
 
 
