@@ -29,7 +29,8 @@ class OptimizerFields(Protocol):
 
 def adamw_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
     """Two groups: matrices decay, norms and biases do not."""
-    matrices, vectors = [], []
+    matrices: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
     for parameter in parameters:
         (matrices if parameter.ndim >= 2 else vectors).append(parameter)
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]

@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from infra.engines.optimizer import OptimizerFields, adamw_groups, muon_names, set_scale
+from infra.engines.stamp import check_stamp, write_stamp
 from stages.core.ports import StepStats
 
 WEIGHTS = "weights.safetensors"
@@ -44,6 +45,7 @@ class SingleEngine:
             matrices = [master for name, master in masters.items() if name in muon]
             optimizer = torch.optim.Muon(matrices, lr=config.muon_lr, weight_decay=config.weight_decay)
             self._optimizers.append((optimizer, config.muon_lr))
+        self._stamp = {"engine": "single", "optimizer": config.type}
         self._loss_sum = torch.zeros((), device=self.device)
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
@@ -72,12 +74,14 @@ class SingleEngine:
         return [float(value) for value in values]
 
     def save_state(self, folder: Path) -> None:
+        write_stamp(folder, self._stamp)
         save_model(self.model, str(folder / WEIGHTS))
         masters = [None if master is weight else master for weight, master in self._pairs()]
         states = [optimizer.state_dict() for optimizer, _ in self._optimizers]
         torch.save({"optimizers": states, "masters": masters}, folder / OPTIMIZERS)
 
     def load_state(self, folder: Path) -> None:
+        check_stamp(folder, self._stamp)
         load_model(self.model, folder / WEIGHTS, device=str(self.device))
         saved = torch.load(folder / OPTIMIZERS, map_location=self.device, weights_only=True)
         for (optimizer, _), state in zip(self._optimizers, saved["optimizers"], strict=True):

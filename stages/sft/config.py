@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from stages.core.config import Config
@@ -14,7 +16,7 @@ class SFTConfig(Config):
     """Optimiser steps."""
     batch_rows: int = Field(96, ge=1)
     """Demonstrations of one step."""
-    domain_weights: dict[str, float] = Field(default_factory=dict)
+    domain_weights: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Relative share of a domain's rows; 1 where not named."""
     domains: tuple[str, ...] | None = None
     """Domains whose demonstrations are used; None: all. Name them to add a domain later without a new cold start."""

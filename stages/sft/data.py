@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -20,23 +20,30 @@ from stages.train.batches import TrainRow
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One demonstration whose response is tokenised; its prompt is rendered when it is drawn."""
+    """One demonstration, tokenised once; only prompts with an effort message are rendered when they are drawn."""
 
     prompt: str
+    prompt_ids: tuple[int, ...]
+    """Without an effort message."""
     response_ids_T: IntArray
     weights_T: FloatArray
-    """Loss weight per token of the response; 0 on tool tokens."""
+    """The row's weight on the tokens that the model writes, 0 on those of tools."""
+
+    def row(self, prompt_ids: tuple[int, ...]) -> TrainRow:
+        return TrainRow(
+            token_ids=np.concatenate([np.asarray(prompt_ids, dtype=np.int64), self.response_ids_T]),
+            weights=np.concatenate([np.zeros(len(prompt_ids)), self.weights_T]),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
     """All demonstrations of the cold start."""
 
-    renderer: Renderer
     examples: Mapping[str, Sequence[Example]]
     """By domain, none of them empty."""
     dropped_long: int
-    """Longer than the context in one of their forms."""
+    """Longer than the context under one of their prompts."""
     dropped_untrainable: int
     """Of weight 0, or without a token that the model writes."""
 
@@ -48,7 +55,7 @@ class Corpus:
 def build_corpus(
     demonstrations: Mapping[str, Sequence[Demonstration]], renderer: Renderer, efforts: Sequence[str], context: int
 ) -> Corpus:
-    """Tokenise every response.
+    """Tokenise every demonstration.
 
     Args:
         demonstrations: by domain.
@@ -58,16 +65,16 @@ def build_corpus(
     Raises:
         DataError: nothing of a domain can be trained on.
     """
-    around = max(len(renderer.prompt_ids("", effort)) for effort in (None, *efforts))
+    bare = len(renderer.prompt_ids("", None))
+    message = max([len(renderer.prompt_ids("", effort)) - bare for effort in efforts], default=0)
     examples: dict[str, list[Example]] = {}
     long = untrainable = 0
     for domain, items in demonstrations.items():
         examples[domain] = kept = []
-        prompts = renderer.encode_many([item.prompt for item in items])
-        for prompt_ids, example in zip(prompts, _examples(items, renderer), strict=True):
+        for example in _examples(items, renderer):
             if not example.weights_T.any():
                 untrainable += 1
-            elif around + len(prompt_ids) + len(example.response_ids_T) > context:
+            elif len(example.prompt_ids) + message + len(example.response_ids_T) > context:
                 long += 1
             else:
                 kept.append(example)
@@ -78,46 +85,52 @@ def build_corpus(
                 expected="at least one row that can be trained on",
                 fix="raise base.context or shorten the demonstrations",
             )
-    return Corpus(renderer, examples, long, untrainable)
+    return Corpus(examples, long, untrainable)
 
 
 def _examples(items: Sequence[Demonstration], renderer: Renderer) -> list[Example]:
+    prompts = renderer.prompts_ids([item.prompt for item in items], None)
     responses = renderer.responses_ids([item.response for item in items])
     return [
-        Example(item.prompt, ids_T, np.where(roles_T == MODEL, item.weight, 0.0))
-        for item, (ids_T, roles_T) in zip(items, responses, strict=True)
+        Example(item.prompt, prompt_ids, response_ids_T, np.where(roles_T == MODEL, item.weight, 0.0))
+        for item, prompt_ids, (response_ids_T, roles_T) in zip(items, prompts, responses, strict=True)
     ]
 
 
-def _row(example: Example, renderer: Renderer, effort: str | None) -> TrainRow:
-    prompt_ids = renderer.prompt_ids(example.prompt, effort)
-    return TrainRow(
-        token_ids=np.concatenate([np.asarray(prompt_ids, dtype=np.int64), example.response_ids_T]),
-        weights=np.concatenate([np.zeros(len(prompt_ids)), example.weights_T]),
-    )
-
-
-def draw_rows(corpus: Corpus, config: SFTConfig, seed: int, step: int) -> list[TrainRow]:
+def draw_rows(corpus: Corpus, renderer: Renderer, config: SFTConfig, seed: int, step: int) -> list[TrainRow]:
     """The ``batch_rows`` rows of one step.
 
-    Every domain's rows are walked through in an order of their own, anew each epoch; a random share of the rows carries
-    a random effort message.
+    Every domain's examples are walked through in an order of their own, anew each epoch; a random share of the rows
+    carries a random effort message.
 
     Args:
         step: optimiser step, from 0.
     """
-    chosen = []
+    chosen: list[Example] = []
     for domain, (start, count) in _quota(corpus, config, step).items():
-        examples = corpus.examples[domain]
-        drawn = epoch_draw(len(examples), start, count, derive_seed(seed, "sft", domain)) if count else []
-        chosen += [examples[index] for index in drawn]
-    random = np.random.default_rng(derive_seed(seed, "sft", "effort", step))
-    carries = random.random(len(chosen)) < config.random_effort_share
-    words = random.integers(max(1, len(config.effort_words)), size=len(chosen))
-    return [
-        _row(example, corpus.renderer, config.effort_words[word] if carry and config.effort_words else None)
-        for example, carry, word in zip(chosen, carries, words, strict=True)
-    ]
+        if count:
+            examples = corpus.examples[domain]
+            drawn = epoch_draw(len(examples), start, count, derive_seed(seed, "sft", domain))
+            chosen += [examples[index] for index in drawn]
+    prompts = [example.prompt_ids for example in chosen]
+    for effort, indices in _tagged(config, len(chosen), derive_seed(seed, "sft", "effort", step)).items():
+        rendered = renderer.prompts_ids([chosen[index].prompt for index in indices], effort)
+        for index, prompt_ids in zip(indices, rendered, strict=True):
+            prompts[index] = prompt_ids
+    return [example.row(prompt_ids) for example, prompt_ids in zip(chosen, prompts, strict=True)]
+
+
+def _tagged(config: SFTConfig, rows: int, seed: int) -> dict[str, list[int]]:
+    """Which of the rows carry which effort's message."""
+    if not config.effort_words:
+        return {}
+    generator = np.random.default_rng(seed)
+    carries = generator.random(rows) < config.random_effort_share
+    words = generator.integers(len(config.effort_words), size=rows)
+    return {
+        effort: np.flatnonzero(carries & (words == number)).tolist()
+        for number, effort in enumerate(config.effort_words)
+    }
 
 
 def _quota(corpus: Corpus, config: SFTConfig, step: int) -> dict[str, tuple[int, int]]:
@@ -127,11 +140,11 @@ def _quota(corpus: Corpus, config: SFTConfig, step: int) -> dict[str, tuple[int,
     its due.
     """
     weights = np.array([config.domain_weights.get(domain, 1.0) for domain in corpus.examples])
-    bounds = np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum()
+    bounds = np.cumsum(weights) / weights.sum()
 
     def dealt(rows: int) -> list[int]:
-        ends = [math.floor(bound * rows + 0.5) for bound in bounds[:-1]] + [rows]
-        return [end - start for start, end in pairwise(ends)]
+        ends = [0, *(math.floor(bound * rows + 0.5) for bound in bounds[:-1]), rows]
+        return [end - start for start, end in itertools.pairwise(ends)]
 
     before, after = dealt(step * config.batch_rows), dealt((step + 1) * config.batch_rows)
     return {domain: (old, new - old) for domain, old, new in zip(corpus.examples, before, after, strict=True)}

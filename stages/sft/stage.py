@@ -43,7 +43,7 @@ def run(job: SFTJob, context: StageContext) -> Summary:
     if corpus.dropped_long:
         context.log.warn(f"{corpus.dropped_long} demonstrations are longer than {longest} tokens and were left out")
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    training = ColdStart(job, context.seed, corpus, context.ports.engine(model, job.sft.optimizer), tokenizer)
+    training = ColdStart(job, context.seed, corpus, renderer, context.ports.engine(model, job.sft.optimizer), tokenizer)
     train_loop(context, training.engine, job.sft.steps, training.step, training)
     set_template(tokenizer, job.prompt)
     save_trained(training.engine, tokenizer, context.out)
@@ -79,6 +79,7 @@ class ColdStart:
     job: SFTJob
     seed: int
     corpus: Corpus
+    renderer: Renderer
     engine: TrainEngine
     tokenizer: PreTrainedTokenizerBase
     last: dict[str, float] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class ColdStart:
     def step(self, step: int) -> Mapping[str, float]:
         """One optimiser step (``step`` counts from 0): cross-entropy, the weighted mean over the batch's tokens."""
         config, engine = self.job.sft, self.engine
-        rows = draw_rows(self.corpus, config, self.seed, step)
+        rows = draw_rows(self.corpus, self.renderer, config, self.seed, step)
         total = sum(float(row.weights.sum()) for row in rows)
         tokens = sum(int(np.count_nonzero(row.weights)) for row in rows)
         own = split_over_ranks(rows, engine.rank, engine.world_size)

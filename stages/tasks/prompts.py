@@ -135,11 +135,14 @@ class Renderer:
             ConfigError: an effort that the template does not take.
             DataError: a word that the tokenizer does not know.
         """
+        self._check_effort(effort)
+        return self._render(prompt, effort)
+
+    def _check_effort(self, effort: str | None) -> None:
         if effort is not None and effort not in self._prompt.efforts:
             raise ConfigError(
                 "reasoning_effort", got=f"'{effort}'", expected=f"one of {', '.join(self._prompt.efforts) or 'none'}"
             )
-        return self._render(prompt, effort)
 
     def _render_ids(self, prompt: str, effort: str | None) -> tuple[int, ...]:
         text = self._tokenizer.apply_chat_template(
@@ -179,6 +182,20 @@ class Renderer:
             self._encode_text(text) if self._unknown_id is not None and self._unknown_id in ids else tuple(ids)
             for text, ids in zip(texts, found, strict=True)
         ]
+
+    def prompts_ids(self, prompts: Sequence[str], effort: str | None) -> list[tuple[int, ...]]:
+        """``prompt_ids`` of many prompts, rendered and tokenised in one call each."""
+        if not prompts:
+            return []
+        self._check_effort(effort)
+        texts = self._tokenizer.apply_chat_template(
+            [[{"role": "user", "content": prompt}] for prompt in prompts],
+            chat_template=self._template,
+            reasoning_effort=effort,
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return self.encode_many(texts)
 
     def response_ids(self, segments: Iterable[Segment]) -> tuple[IntArray, IntArray]:
         """A demonstration's token ids_T and roles_T (MODEL or TOOL), with the closing EOS, which the model writes.

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
@@ -119,8 +121,8 @@ def _collate(
 ) -> MicroBatch:
     shape = (len(rows), max(row.columns for row in rows))
 
-    def padded(values: Sequence[np.ndarray], fill: int, kind: type) -> torch.Tensor:
-        array = np.full(shape, fill, dtype=kind)
+    def padded(values: Sequence[npt.NDArray[Any]], fill: int, kind: type) -> torch.Tensor:
+        array: npt.NDArray[Any] = np.full(shape, fill, dtype=kind)
         for line, row in zip(array, values, strict=True):
             line[: len(row)] = row
         return torch.from_numpy(array).to(device)

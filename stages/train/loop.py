@@ -3,8 +3,8 @@
 Steps are numbered by how many are done: metrics and checkpoints of the first optimiser step carry 1, those of the last
 ``total``. A stage's ``step`` function is called with the number done before it, 0 to ``total - 1``.
 
-A checkpoint holds what the engine saves, ``state.json`` and each rank's torch generators; every other draw of a stage is
-addressed by seed and step, so a resumed run repeats the uninterrupted one bit for bit.
+A checkpoint holds what the engine saves, ``state.json`` and each rank's torch generators; every other draw of a stage
+is addressed by seed and step, so a resumed run repeats the uninterrupted one bit for bit.
 """
 
 from __future__ import annotations

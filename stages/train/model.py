@@ -29,7 +29,7 @@ from stages.train.config import MicroBase
 def create_micro(
     base: MicroBase, vocab_size: int, eos_id: int, pad_id: int, seed: int, device: str
 ) -> Qwen3ForCausalLM:
-    """A Qwen3-shaped model (QK-norm, tied embeddings) that ``seed`` alone decides; the global generator is untouched."""
+    """A Qwen3-shaped model (QK-norm, tied embeddings) that ``seed`` alone decides; the global generator stays."""
     config = Qwen3Config(
         vocab_size=vocab_size,
         hidden_size=base.hidden,
