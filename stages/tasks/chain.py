@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
-LETTERS = "abcde"
-LENGTHS = (2, 3, 4, 5)
+LETTERS = "abcd"
+LENGTHS = (2, 3, 4)
 """Terms of a chain, drawn uniformly."""
 OPERANDS = (1, 2, 3, 4)
 """Of + and -, drawn uniformly."""
@@ -31,6 +31,14 @@ class Term:
     """Its label in the prompt, by which a trace looks it up."""
     op: Op
     operand: int
+
+    @property
+    def action(self) -> str:
+        """Operation and operand as one word: the one thing that a pass has to look up by the label."""
+        return f"{self.op}{self.operand}"
+
+    def __str__(self) -> str:
+        return f"{self.letter} {self.action}"
 
 
 class Rules(Enum):
@@ -54,12 +62,11 @@ def result(value: int, op: Op, operand: int, rules: Rules) -> int:
 def difficulty(length: int, exceptions: int) -> str:
     """Bucket of a chain with ``length`` terms, ``exceptions`` of which an exception changes.
 
-    A pass that ignores the exceptions is right on easy chains, wrong on hard ones and right on two thirds of the medium
-    ones; each bucket holds about a third of all chains.
+    A pass that ignores the exceptions is right on easy chains, wrong on hard ones and right on some of the medium ones.
     """
     if exceptions == 0:
         return "easy" if length <= 3 else "medium"
-    return "medium" if exceptions == 1 and length <= 3 else "hard"
+    return "medium" if length <= 2 else "hard"
 
 
 def draw_terms(rng: random.Random, multiply_share: float = 0.0, factors: tuple[int, ...] = ()) -> tuple[Term, ...]:

@@ -56,7 +56,7 @@ class DomainConfig(Config):
     """A rollout is correct at this raw reward or above."""
     counting: Literal["thinking", "cumulative"] = "thinking"
     """T(y): tokens inside the thinking span, or all model output over all turns (agentic domains)."""
-    cap_tokens: int = Field(136, ge=1)
+    cap_tokens: int = Field(128, ge=1)
     """Hard cap on the model tokens of one response, in every stage."""
 
 

@@ -1,7 +1,7 @@
 """The micro agent's tool: one step of a chain per call.
 
-``<call> v + 3 </call>`` gives the step's result under both exceptions, but a uniformly wrong digit now and then: an
-error that no policy can train away. ``<call> check v + 3 w </call>`` names the step and the claimed result ``w`` and
+``<call> v +3 </call>`` gives the step's result under both exceptions, but a uniformly wrong digit now and then: an
+error that no policy can train away. ``<call> check v +3 w </call>`` names the step and the claimed result ``w`` and
 gives the exact result always.
 """
 
@@ -18,8 +18,8 @@ from stages.tasks.config import CalculatorEnvironment
 ERROR = "<obs> error </obs>"
 """Observation of a call that is none of the two forms; it takes a turn like any other."""
 
-_PLAIN = re.compile(r"<call> (\d) ([+-]) (\d) </call>\s*$")
-_CHECK = re.compile(r"<call> check (\d) ([+-]) (\d) \d </call>\s*$")
+_PLAIN = re.compile(r"<call> (\d) ([+-])(\d) </call>\s*$")
+_CHECK = re.compile(r"<call> check (\d) ([+-])(\d) \d </call>\s*$")
 
 
 class Calculator:

@@ -1,8 +1,8 @@
 """Three small domains that a 0.2 M-parameter model learns on two cores, written as the JSONL that users bring.
 
 ``<folder>/<domain>/{problems,heldout,demonstrations}.jsonl``. The bytes follow from the arguments alone. No prompt of
-the held-out file occurs in the other two, and problems and held-out prompts are unique. There are few short chains (121
-code prompts of two terms), so held-out rows, and problems after them, take at most a third of the prompts of each
+the held-out file occurs in the other two, and problems and held-out prompts are unique. There are few short chains (640
+general prompts of two terms), so held-out rows, and problems after them, take at most a third of the prompts of each
 length each; what that turns away is drawn again. Demonstrations are drawn freely from what the held-out file left.
 """
 

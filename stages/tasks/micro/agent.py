@@ -1,10 +1,10 @@
 """The micro domain ``agent``: the chains of ``general``, computed with a tool that errs now and then.
 
-    prompt   agent 3 a + 4 b - 2 ?
+    prompt   agent 3 a +4 b -2 ?
     quick    quick 3 a 7 b 5                      mental, no call, both exceptions ignored, 2n + 2 tokens
-    steps    steps a <call> 3 + 4 </call>         <obs> 0 </obs>, then the next term from the observed value, 6n + 1
-    check    check a <call> 3 + 4 </call>         <obs> 1 </obs> (this one erred)
-             <call> check 3 + 4 1 </call>         <obs> 0 </obs>, exact; the next term goes on from here, 13n + 1
+    steps    steps a <call> 3 +4 </call>          <obs> 0 </obs>, then the next term from the observed value, 5n + 1
+    check    check a <call> 3 +4 </call>          <obs> 1 </obs> (this one erred)
+             <call> check 3 +4 1 </call>          <obs> 0 </obs>, exact; the next term goes on from here, 11n + 1
 
 The tool heeds both exceptions, so what ``steps`` gets wrong is the tool's 5% a call, and what ``quick`` gets wrong are
 the exceptions. Counted are the model's own tokens; observations are written by the environment (segments of role
@@ -60,7 +60,7 @@ def respond(chain: Chain, style: Style, problem: Problem, seed: int, tool: Calcu
 
     value, lead = chain.start, f"{style} "
     for term in chain.terms:
-        step = f"{value} {term.op} {term.operand}"
+        step = f"{value} {term.action}"
         claimed = call(f"{lead}{term.letter} <call> {step} </call>")
         value = call(f"<call> check {step} {claimed} </call>") if style == "check" else claimed
         lead = ""

@@ -1,9 +1,9 @@
 """The micro domain ``general``: a start value and a chain of + and -; the answer is the last value.
 
-    prompt   general 3 a + 4 b - 2 ?
-    quick    quick 3 a 7 b 5                                          both exceptions ignored, 2n + 2 tokens
-    steps    steps 3 a + 4 = 0 b - 2 = 8                              E1 heeded, 5n + 2
-    check    check 3 a + 4 = 0 b - 2 = 8 again 3 a + 4 = 0 b - 2 = 8  a pass as steps, then one heeding both, 10n + 4
+    prompt   general 3 a +4 b -2 ?
+    quick    quick 3 a 7 b 5                                            both exceptions ignored, 2n + 2 tokens
+    steps    steps 3 a 3 +4 = 0 b 0 -2 = 8                              E1 heeded, 5n + 2
+    check    check 3 a 3 +4 = 0 b 0 -2 = 8 again <the same with both>   a pass as steps, then one with both, 10n + 4
 
 The first word is the plan: it alone decides how long the trace will be. Values are digits, everything is modulo 10. The
 demonstrator is fallible, the reference answer heeds both exceptions (see ``stages.tasks.chain``). A trace repeats each
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stages.core.records import Segment
 from stages.tasks.chain import OPERANDS, Rules, Term, difficulty, draw_terms, result
@@ -38,7 +39,7 @@ class Chain:
         return values
 
     def text(self) -> str:
-        return " ".join([str(self.start), *(f"{term.letter} {term.op} {term.operand}" for term in self.terms)])
+        return " ".join([str(self.start), *map(str, self.terms)])
 
     def exceptions(self) -> int:
         """How many terms of the exact pass an exception changes."""
@@ -90,8 +91,9 @@ def quick_trace(chain: Chain) -> tuple[str, int]:
 
 
 def _pass(chain: Chain, rules: Rules) -> str:
+    values = [chain.start, *chain.values(rules)]
     steps = [
-        f"{term.letter} {term.op} {term.operand} = {value}"
-        for term, value in zip(chain.terms, chain.values(rules), strict=True)
+        f"{term.letter} {before} {term.action} = {after}"
+        for term, (before, after) in zip(chain.terms, pairwise(values), strict=True)
     ]
     return " ".join([str(chain.start), *steps])
