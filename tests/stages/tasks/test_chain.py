@@ -24,6 +24,6 @@ def test_result_under_each_rule(value: int, op: str, operand: int, none: int, e1
 
 
 def test_difficulty_by_length_and_exceptions() -> None:
-    assert [difficulty(length, 0) for length in (2, 3, 4, 5)] == ["easy", "easy", "medium", "medium"]
-    assert [difficulty(length, 1) for length in (2, 3, 4, 5)] == ["medium", "medium", "hard", "hard"]
-    assert [difficulty(length, 2) for length in (2, 3, 4, 5)] == ["hard"] * 4
+    assert [difficulty(length, 0) for length in (2, 3, 4)] == ["easy", "easy", "medium"]
+    assert [difficulty(length, 1) for length in (2, 3, 4)] == ["medium", "hard", "hard"]
+    assert [difficulty(length, 2) for length in (2, 3, 4)] == ["medium", "hard", "hard"]

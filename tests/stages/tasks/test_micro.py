@@ -18,15 +18,15 @@ from stages.tasks.environments.calculator import Calculator
 from stages.tasks.micro import agent, code, general
 from stages.tasks.problems import load_demonstrations, load_problems
 
-# 3 + 4 = 7 -> 0 (E1); 0 - 2 = 8; 8 + 4 = 12 -> 2, an addition, stays; 2 + 1 = 3; 3 - 1 = 2 -> 5 (E2)
-CHAIN = general.Chain(
-    3, (Term("a", "+", 4), Term("b", "-", 2), Term("c", "+", 4), Term("d", "+", 1), Term("e", "-", 1))
-)
-PROGRAM = code.Program((Term("a", "+", 3), Term("b", "*", 9), Term("c", "-", 2)))
+# 3 + 4 = 7 -> 0 (E1); 0 - 2 = 8; 8 + 4 = 12 -> 2, an addition, stays; 2 - 3 = 9
+CHAIN = general.Chain(3, (Term("a", "+", 4), Term("b", "-", 2), Term("c", "+", 4), Term("d", "-", 3)))
+# 3 - 1 = 2 -> 5 (E2), without it 2; 5 + 4 = 9, without it 6
+CHAIN_E2 = general.Chain(3, (Term("a", "-", 1), Term("b", "+", 4)))
+PROGRAM = code.Program(0, (Term("a", "+", 3), Term("b", "*", 9), Term("c", "-", 2)))
 """B: 0 + 3 = 3; 3 * 9 = 27 -> 7 -> 0 (E1); 0 - 2 = 8. A: 1, 9, 9."""
-PROGRAM_E2 = code.Program((Term("a", "+", 3), Term("b", "-", 1), Term("c", "*", 7)))
+PROGRAM_E2 = code.Program(2, (Term("a", "+", 1), Term("b", "-", 1), Term("c", "*", 7)))
 """B: 3; 3 - 1 = 2 -> 5 (E2); 5 * 7 = 35 -> 5, without E2: 2 * 7 = 14 -> 4. A: 1, 1, 7."""
-PROBLEM = Problem("p", "agent", "agent 3 a + 4 b - 2 ?", "8")
+PROBLEM = Problem("p", "agent", "agent 3 a +4 b -2 ?", "8")
 ROWS = {"demonstrations": 300, "problems": 100, "heldout": 400}
 EXACT_TOOL = Calculator(CalculatorEnvironment(type="calculator", error_rate=0.0))
 WRONG_TOOL = Calculator(CalculatorEnvironment(type="calculator", error_rate=1.0))
@@ -39,22 +39,23 @@ def own_tokens(segments: tuple[Segment, ...]) -> int:
 
 
 def test_general_rows() -> None:
-    assert CHAIN.text() == "3 a + 4 b - 2 c + 4 d + 1 e - 1"
-    assert general.respond(CHAIN, "quick")[0].content == "quick 3 a 7 b 5 c 9 d 0 e 9 </think> 9"
-    steps = "3 a + 4 = 0 b - 2 = 8 c + 4 = 2 d + 1 = 3 e - 1 = 2"
-    again = "3 a + 4 = 0 b - 2 = 8 c + 4 = 2 d + 1 = 3 e - 1 = 5"
-    assert general.respond(CHAIN, "steps")[0].content == f"steps {steps} </think> 2"
-    assert general.respond(CHAIN, "check")[0].content == f"check {steps} again {again} </think> 5"
-    assert CHAIN.exceptions() == 2
+    assert CHAIN.text() == "3 a +4 b -2 c +4 d -3"
+    assert general.respond(CHAIN, "quick")[0].content == "quick 3 a 7 b 5 c 9 d 6 </think> 6"
+    steps = "3 a 3 +4 = 0 b 0 -2 = 8 c 8 +4 = 2 d 2 -3 = 9"
+    assert general.respond(CHAIN, "steps")[0].content == f"steps {steps} </think> 9"
+    assert general.respond(CHAIN, "check")[0].content == f"check {steps} again {steps} </think> 9"
+    assert CHAIN.exceptions() == 1
+    first, second = "3 a 3 -1 = 2 b 2 +4 = 6", "3 a 3 -1 = 5 b 5 +4 = 9"
+    assert general.respond(CHAIN_E2, "check")[0].content == f"check {first} again {second} </think> 9"
 
 
 def test_code_rows() -> None:
-    assert PROGRAM.text() == "a + 3 b * 9 c - 2"
+    assert PROGRAM.text() == "0 a +3 b *9 c -2"
     assert code.respond(PROGRAM, "quick")[0].content == "quick 1 0 a 1 3 b 9 7 c 9 5 </think> return 9 * x + 5"
-    a_pass = "1 0 a + 3 = 1 3 b * 9 = 9 0 c - 2 = 9 8"
+    a_pass = "1 0 a 1 0 +3 = 1 3 b 1 3 *9 = 9 0 c 9 0 -2 = 9 8"
     assert code.respond(PROGRAM, "steps")[0].content == f"steps {a_pass} </think> return 9 * x + 8"
     assert code.respond(PROGRAM_E2, "check")[0].content == (
-        "check 1 0 a + 3 = 1 3 b - 1 = 1 2 c * 7 = 7 4 again 1 0 a + 3 = 1 3 b - 1 = 1 5 c * 7 = 7 5"
+        "check 1 2 a 1 2 +1 = 1 3 b 1 3 -1 = 1 2 c 1 2 *7 = 7 4 again 1 2 a 1 2 +1 = 1 3 b 1 3 -1 = 1 5 c 1 5 *7 = 7 5"
         " </think> return 7 * x + 5"
     )
 
@@ -64,9 +65,9 @@ def test_agent_rows_with_an_exact_tool() -> None:
     quick = agent.respond(chain, "quick", PROBLEM, 0)
     assert quick == (Segment("assistant", "quick 3 a 7 b 5 </think> 5"),)
     assert agent.respond(chain, "steps", PROBLEM, 0, EXACT_TOOL) == (
-        Segment("assistant", "steps a <call> 3 + 4 </call>"),
+        Segment("assistant", "steps a <call> 3 +4 </call>"),
         Segment("tool", "<obs> 0 </obs>"),
-        Segment("assistant", "b <call> 0 - 2 </call>"),
+        Segment("assistant", "b <call> 0 -2 </call>"),
         Segment("tool", "<obs> 8 </obs>"),
         Segment("assistant", "</think> 8"),
     )
@@ -77,15 +78,15 @@ def test_agent_check_goes_on_from_the_exact_value() -> None:
     segments = agent.respond(chain, "check", PROBLEM, 0, WRONG_TOOL)
     claimed = segments[1].content.split()[1]
     assert claimed in set("123456789")  # every digit but the right one, 0
-    assert segments[0].content == "check a <call> 3 + 4 </call>"
-    assert segments[2].content == f"<call> check 3 + 4 {claimed} </call>"
+    assert segments[0].content == "check a <call> 3 +4 </call>"
+    assert segments[2].content == f"<call> check 3 +4 {claimed} </call>"
     assert [item.content for item in segments[3:]] == ["<obs> 0 </obs>", "</think> 0"]
 
 
-@pytest.mark.parametrize("terms", [2, 3, 5])
+@pytest.mark.parametrize("terms", [2, 3, 4])
 def test_trace_lengths(terms: int) -> None:
     """Oracle: the lengths that the module docstrings state."""
-    chain, program = general.Chain(3, CHAIN.terms[:terms]), code.Program(CHAIN.terms[:terms])
+    chain, program = general.Chain(3, CHAIN.terms[:terms]), code.Program(0, CHAIN.terms[:terms])
     counted = {
         (domain, style): own_tokens(respond(style))
         for style in micro.STYLE_MIXTURE
@@ -101,11 +102,11 @@ def test_trace_lengths(terms: int) -> None:
         ("code", "quick"): 3 * n + 3,
         ("agent", "quick"): 2 * n + 2,
         ("general", "steps"): 5 * n + 2,
-        ("code", "steps"): 6 * n + 3,
-        ("agent", "steps"): 6 * n + 1,
+        ("code", "steps"): 7 * n + 3,
+        ("agent", "steps"): 5 * n + 1,
         ("general", "check"): 10 * n + 4,
-        ("code", "check"): 12 * n + 6,
-        ("agent", "check"): 13 * n + 1,
+        ("code", "check"): 14 * n + 6,
+        ("agent", "check"): 11 * n + 1,
     }
 
 
@@ -154,8 +155,7 @@ def quick_is_right(problem: Problem) -> bool:
     """The general prompt, computed without exceptions by plain Python."""
     words = problem.prompt.split()[1:-1]
     value = int(words[0])
-    for op, operand in zip(words[2::3], words[3::3], strict=True):
-        value += int(operand) if op == "+" else -int(operand)
+    value += sum(int(action) for action in words[2::2])  # "+3" and "-2" as integers
     return str(value % 10) == problem.answer
 
 
@@ -196,7 +196,7 @@ def test_difficulty_does_not_leak_into_the_prompt(folder: Path) -> None:
         for problem in load_problems(folder / "general" / "heldout.jsonl", "general")
         for word in problem.prompt.split()
     }
-    assert words == {"general", "?", "+", "-", *"abcde", *"0123456789"}
+    assert words == {"general", "?", *"abcd", *"0123456789", *(f"{op}{n}" for op in "+-" for n in (1, 2, 3, 4))}
 
 
 def test_more_prompts_than_there_are_is_refused(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ EFFORTS = ("low", "high", "max")
 PROMPT = PromptConfig(efforts=EFFORTS)
 MODE = PromptConfig(efforts=EFFORTS, message=EffortMessage(form="mode_token"))
 TEXTS = [
-    "general 3 a + 4 b - 2 ?",
-    "steps 3 a + 4 = 0 b - 2 = 8 </think> 8",
-    "a <call> 3 + 4 </call>",
+    "general 3 a +4 b -2 ?",
+    "steps 3 a +4 = 0 b -2 = 8 </think> 8",
+    "a <call> 3 +4 </call>",
     "<obs> 0 </obs>",
+    "quick 3 a 4 </think> 4",
 ]
-PLAIN = "<user> general 3 a + 4 b - 2 ? <assistant> <think>"
+PLAIN = "<user> general 3 a +4 b -2 ? <assistant> <think>"
 
 
 @pytest.fixture
@@ -177,13 +178,13 @@ def test_unknown_word(renderer: Renderer) -> None:
 
 def test_response_ids(renderer: Renderer) -> None:
     segments = [
-        Segment("assistant", "a <call> 3 + 4 </call>"),
+        Segment("assistant", "a <call> 3 +4 </call>"),
         Segment("tool", "<obs> 0 </obs>"),
         Segment("assistant", "</think> 0"),
     ]
     ids, roles = renderer.response_ids(segments)
-    assert renderer.text(ids) == "a <call> 3 + 4 </call> <obs> 0 </obs> </think> 0 <eos>"
-    assert roles.tolist() == [MODEL] * 6 + [TOOL] * 3 + [MODEL] * 3
+    assert renderer.text(ids) == "a <call> 3 +4 </call> <obs> 0 </obs> </think> 0 <eos>"
+    assert roles.tolist() == [MODEL] * 5 + [TOOL] * 3 + [MODEL] * 3
     assert renderer.answer_text(ids, roles) == "0"
 
 
@@ -200,7 +201,7 @@ def test_special_ids(renderer: Renderer, tokenizer: PreTrainedTokenizerFast) -> 
     ("response", "tool_words", "answer"),
     [
         ("steps 3 </think> 8 <eos>", 0, "8"),
-        ("steps 3 </think> 3 + 4 <eos> <pad>", 0, "3 + 4"),
+        ("steps 3 </think> 3 +4 <eos> <pad>", 0, "3 +4"),
         ("steps 3 8", 0, ""),
         ("</think> <eos>", 0, ""),
         ("3 </think> 4 </think> 8", 0, "4 </think> 8"),
