@@ -179,10 +179,10 @@ def _ports(resources: Mapping[str, Any], device: str) -> Ports:
             model, vocab_size=len(tokenizer), eos_ids=_eos_ids(model, tokenizer), pad_id=tokenizer.pad_token_id
         )
 
-    def sandbox() -> Sandbox:
+    def sandbox(timeout_s: float, memory_mb: int) -> Sandbox:
         from infra.sandbox import build
 
-        return build()
+        return build(timeout_s, memory_mb)
 
     return Ports(engine=engine, sampler=sampler, sandbox=sandbox)
 

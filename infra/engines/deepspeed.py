@@ -102,7 +102,11 @@ class DeepSpeedEngine:
     def save_weights(self, folder: Path) -> None:
         weights = self._accelerator.get_state_dict(self._engine)
         if self.rank == 0:
-            self._engine.module.save_pretrained(folder, state_dict=weights)
+            model = self._engine.module
+            every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
+            tied = every.keys() - once.keys()  # the gathered copies no longer show that they are one tensor
+            kept = {name: value for name, value in weights.items() if name not in tied}
+            model.save_pretrained(folder, state_dict=kept)
 
 
 class _Front:
@@ -150,6 +154,8 @@ def _accelerator(model: PreTrainedModel, config: OptimizerFields, device: str, z
         "steps_per_print": 2**31 - 1,
     }
     plugin = accelerate.DeepSpeedPlugin(hf_ds_config=settings, zero3_init_flag=False)
+    # Told "cpu" accelerate forgets DeepSpeed; told the transport it does not.
+    transport = accelerate.InitProcessGroupKwargs(backend="gloo" if device == "cpu" else "nccl")
     return accelerate.Accelerator(
-        cpu=device == "cpu", mixed_precision="bf16" if half else "no", deepspeed_plugin=plugin
+        mixed_precision="bf16" if half else "no", deepspeed_plugin=plugin, kwargs_handlers=[transport]
     )

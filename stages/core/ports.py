@@ -121,7 +121,7 @@ class Ports:
     engine: Callable[..., TrainEngine]
     """``engine(model, optimizer_config) -> TrainEngine``."""
     sampler: Callable[..., Sampler]
-    """``sampler(model, vocab_size=, eos_ids=, pad_id=) -> Sampler`` over a live module."""
+    """``sampler(model, tokenizer) -> Sampler`` over a live module."""
     sandbox: Callable[..., Sandbox]
     """``sandbox(timeout_s=, memory_mb=) -> Sandbox``, where a verifier or an environment runs programs."""
 

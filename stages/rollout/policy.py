@@ -34,8 +34,4 @@ def policy_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig, context: StageContext
 ) -> Policy:
     """A policy over a live model."""
-    renderer = Renderer(tokenizer, prompt)
-    sampler = context.ports.sampler(
-        model, vocab_size=len(tokenizer), eos_ids=renderer.eos_ids, pad_id=tokenizer.pad_token_id
-    )
-    return Policy(model, tokenizer, renderer, sampler)
+    return Policy(model, tokenizer, Renderer(tokenizer, prompt), context.ports.sampler(model, tokenizer))
