@@ -141,7 +141,7 @@ def _accelerator(model: PreTrainedModel, config: OptimizerFields, device: str, z
     import accelerate
     from deepspeed import ops
 
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     if device == "cpu":
         ops.__compatible_ops__["deepspeed_shm_comm"] = False
     half = model.dtype == torch.bfloat16

@@ -92,6 +92,7 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     Raises:
         StageFailed: a weight is NaN or infinite; nothing is written.
     """
+    _quiet()
     _check_finite(model.state_dict().items(), folder)
     _name_endings(model, tokenizer)
     model.save_pretrained(folder)
@@ -104,6 +105,7 @@ def save_trained(engine: TrainEngine, tokenizer: PreTrainedTokenizerBase, folder
     Raises:
         StageFailed: a weight is NaN or infinite.
     """
+    _quiet()
     _name_endings(engine.model, tokenizer)
     engine.save_weights(folder)
     if engine.rank == 0:
@@ -131,6 +133,6 @@ def _name_endings(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def _quiet() -> None:
-    """What transformers says while loading is either repeated by our errors or of no use to a user."""
+    """What transformers says while loading and saving is either repeated by our errors or of no use to a user."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
