@@ -1,10 +1,12 @@
 """The arithmetic of the micro domains: chains of terms on digits, with two exceptions on the hidden running value.
 
-* E1: a result of 7 becomes 0.
-* E2: after a subtraction, a result of 2 becomes 5.
+* E1: every operation has one digit on which its result comes out 3 higher.
+* E2: every subtraction has a second such digit.
 
-Both look at results, never at the start value, so nobody can tell from the prompt's first words whether a quick pass
-over the chain will go wrong. They exclude each other (7 is not 2) and never set each other off (0 is not 2, 5 not 7).
+Which digit meets which operation depends on the running value, so nobody can tell from the prompt's first words whether
+a quick pass over the chain will go wrong. The digits follow no rule: a policy that never writes an exception down would
+have to find each by trial, so a tier that thinks little stays the less accurate one. (A rule such as "7 becomes 0" was
+found within 30 RL steps, and the lowest tier overtook the others.)
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ OPERANDS = (1, 2, 3, 4)
 """Of + and -, drawn uniformly."""
 
 Op = Literal["+", "-", "*"]
+
+E1_DIGIT = {"+1": 5, "+2": 1, "+3": 7, "+4": 3, "-1": 8, "-2": 1, "-3": 4, "-4": 7, "*3": 7, "*7": 1, "*9": 3}
+"""By operation, the running value on which E1 strikes."""
+E2_DIGIT = {"-1": 3, "-2": 6, "-3": 9, "-4": 2}
+"""The same of E2."""
+SURPLUS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +60,11 @@ class Rules(Enum):
 def result(value: int, op: Op, operand: int, rules: Rules) -> int:
     """One operation on a digit: modulo 10, then the exceptions that ``rules`` heeds."""
     plain = {"+": value + operand, "-": value - operand, "*": value * operand}[op] % 10
-    if plain == 7 and rules is not Rules.NONE:
-        return 0
-    if plain == 2 and op == "-" and rules is Rules.BOTH:
-        return 5
-    return plain
+    action = f"{op}{operand}"
+    strikes = (rules is not Rules.NONE and E1_DIGIT.get(action) == value) or (
+        rules is Rules.BOTH and E2_DIGIT.get(action) == value
+    )
+    return (plain + SURPLUS) % 10 if strikes else plain
 
 
 def difficulty(length: int, exceptions: int) -> str:

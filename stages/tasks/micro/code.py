@@ -1,10 +1,10 @@
 """The micro domain ``code``: a chain of + - and * on a linear function; the answer is a line of Python that runs.
 
-    prompt   code 4 a +3 b *7 c -2 ?
-    quick    quick 1 4 a 1 7 b 7 9 c 7 7                              both exceptions ignored, 3n + 3 tokens
-    steps    steps 1 4 a 1 4 +3 = 1 0 b 1 0 *7 = 7 0 c 7 0 -2 = 7 8   E1 heeded, 7n + 3
+    prompt   code 7 a +3 b *7 c -2 ?
+    quick    quick 1 7 a 1 0 b 7 0 c 7 8                              both exceptions ignored, 3n + 3 tokens
+    steps    steps 1 7 a 1 7 +3 = 1 3 b 1 3 *7 = 7 1 c 7 1 -2 = 7 2   E1 heeded, 7n + 3
     check    check <pass as steps> again <pass heeding both>          14n + 6
-    answer   return 7 * x + 8
+    answer   return 7 * x + 2
 
 The state (A, B) stands for A * x + B and starts at (1, the first number). A term adds to B, subtracts from B or
 multiplies both, all modulo 10; a quarter of the terms multiply, by 3, 7 or 9, so A is never 0. The exceptions look at
