@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +15,8 @@ from stages.sft.config import SFTConfig
 from stages.tasks.prompts import Renderer
 from stages.train.batches import TrainRow
 
+GOLDEN = 0.6180339887498949
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
@@ -28,6 +28,11 @@ class Example:
     response_ids_T: IntArray
     weights_T: FloatArray
     """The row's weight on the tokens that the model writes, 0 on those of tools."""
+
+    @property
+    def length(self) -> int:
+        """Tokens, without an effort message."""
+        return len(self.prompt_ids) + len(self.response_ids_T)
 
     def row(self, prompt_ids: tuple[int, ...]) -> TrainRow:
         return TrainRow(
@@ -68,16 +73,11 @@ def build_corpus(
     bare = len(renderer.prompt_ids("", None))
     message = max([len(renderer.prompt_ids("", effort)) - bare for effort in efforts], default=0)
     examples: dict[str, list[Example]] = {}
-    long = untrainable = 0
+    dropped_long = dropped_untrainable = 0
     for domain, items in demonstrations.items():
-        examples[domain] = kept = []
-        for example in _examples(items, renderer):
-            if not example.weights_T.any():
-                untrainable += 1
-            elif len(example.prompt_ids) + message + len(example.response_ids_T) > context:
-                long += 1
-            else:
-                kept.append(example)
+        trainable = [example for example in _examples(items, renderer) if example.weights_T.any()]
+        kept = [example for example in trainable if example.length + message <= context]
+        untrainable, long = len(items) - len(trainable), len(trainable) - len(kept)
         if not kept:
             raise DataError(
                 f"demonstrations.{domain}",
@@ -85,7 +85,10 @@ def build_corpus(
                 expected="at least one row that can be trained on",
                 fix="raise base.context or shorten the demonstrations",
             )
-    return Corpus(examples, long, untrainable)
+        examples[domain] = kept
+        dropped_long += long
+        dropped_untrainable += untrainable
+    return Corpus(examples, dropped_long, dropped_untrainable)
 
 
 def _examples(items: Sequence[Demonstration], renderer: Renderer) -> list[Example]:
@@ -136,15 +139,15 @@ def _tagged(config: SFTConfig, rows: int, seed: int) -> dict[str, list[int]]:
 def _quota(corpus: Corpus, config: SFTConfig, step: int) -> dict[str, tuple[int, int]]:
     """By domain (rows drawn before this step, rows of this step).
 
-    Rows are dealt out along the running shares, so that after any number of steps every domain is within one row of
-    its due.
+    A step's rows are laid over the running shares at an offset that follows the golden ratio: each domain gets its due,
+    rounded up or down, and over the steps neither rounding wins.
     """
     weights = np.array([config.domain_weights.get(domain, 1.0) for domain in corpus.examples])
-    bounds = np.cumsum(weights) / weights.sum()
-
-    def dealt(rows: int) -> list[int]:
-        ends = [0, *(math.floor(bound * rows + 0.5) for bound in bounds[:-1]), rows]
-        return [end - start for start, end in itertools.pairwise(ends)]
-
-    before, after = dealt(step * config.batch_rows), dealt((step + 1) * config.batch_rows)
-    return {domain: (old, new - old) for domain, old, new in zip(corpus.examples, before, after, strict=True)}
+    bounds_D = np.concatenate([[0.0], np.cumsum(weights)[:-1] / weights.sum(), [1.0]])
+    offsets_S = np.arange(step + 1) * GOLDEN % 1.0
+    counts_DS = np.diff(np.floor(bounds_D[:, None] * config.batch_rows + offsets_S), axis=0).astype(int)
+    starts_D = counts_DS[:, :-1].sum(axis=1)
+    return {
+        domain: (int(start), int(count))
+        for domain, start, count in zip(corpus.examples, starts_D, counts_DS[:, -1], strict=True)
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.core.config import UNKEYED, Config
 
@@ -25,6 +25,12 @@ class MicroBase(Config):
     """Standard deviation of the initial weights."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the weights, in memory and in files, in every stage."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> MicroBase:
+        if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:
+            raise ValueError("hidden a multiple of twice the heads (rotary halves), heads a multiple of kv_heads")
+        return self
 
 
 class PretrainedBase(Config):

@@ -20,8 +20,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.core.context import ERROR, METRICS, RESOLVED, RESULT
-from stages.core.files import read_json, read_jsonl, write_json
+from stages.core.context import METRICS, RESOLVED, RESULT
+from stages.core.files import read_jsonl, write_json
 from stages.sft.config import SFTConfig, SFTJob
 from stages.tasks.config import PromptConfig
 from stages.train.config import BatchConfig, MicroBase, OptimizerConfig
@@ -136,9 +136,3 @@ def test_ranks_resume_where_they_were_cut_off(runs: tuple[Path, Path], tmp_path:
     assert metrics(cut) == metrics(whole)
     after, before = (load_file(folder / "out" / "model.safetensors") for folder in (cut, whole))
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-
-
-def test_muon_is_refused(tmp_path: Path, demonstrations: Path) -> None:
-    folder = write_run(tmp_path / "muon", job(OptimizerConfig(type="muon")), demonstrations, engine="deepspeed")
-    assert work(folder, 1) == [2]
-    assert "muon; expected adamw" in read_json(folder / ERROR)["message"]

@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stages.core.errors import DataError, StageFailed
+from stages.core.config import parse
+from stages.core.errors import ConfigError, DataError, StageFailed
 from stages.tasks.config import PromptConfig
 from stages.tasks.prompts import Renderer, set_template
 from stages.tasks.tokenizer import build_word_tokenizer
@@ -47,8 +48,14 @@ def test_shape_of_the_micro_model() -> None:
     assert sum(value.numel() for value in model.parameters()) == 52 * 96 + 2 * layer + 96
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert model.config.rope_parameters["rope_theta"] == 1000.0
-    assert float(model.model.layers[0].mlp.up_proj.weight.std()) == pytest.approx(0.02, rel=0.05)
+    assert float(model.model.layers[0].mlp.up_proj.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
     assert not model.training
+
+
+@pytest.mark.parametrize("shape", [{"hidden": 100}, {"hidden": 12, "heads": 4}, {"kv_heads": 3}])
+def test_a_shape_that_cannot_be_built_is_refused(shape: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="base"):
+        parse(MicroBase, shape, "base")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -92,7 +99,7 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
 
 def test_missing_weights_are_refused(tmp_path: Path) -> None:
     """transformers would make them up."""
-    model, tokenizer = make()
+    model, _ = make()
     state = {name: value for name, value in model.state_dict().items() if "layers.1.mlp.up_proj" not in name}
     del state["lm_head.weight"]
     model.save_pretrained(tmp_path, state_dict=state)
