@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from stages.budget.config import BudgetJob
-from stages.rollout.budgets import estimate, write_parquet
 from stages.core.context import StageContext
 from stages.core.draw import epoch_draw
 from stages.core.ports import Summary
+from stages.rollout.budgets import estimate, write_parquet
 from stages.rollout.collect import Collector, asks_for, unscored_share
 from stages.rollout.domain import open_domain
 from stages.rollout.policy import load_policy

@@ -35,7 +35,9 @@ class EvaluateJob(Config):
 
 
 class SummaryJob(Config):
-    """All checkpoints side by side. Inputs: ``evaluation.<subject>``, ``training.<node>``, ``budget.<domain>`` artifacts.
+    """All checkpoints side by side.
+
+    Inputs: ``evaluation.<subject>``, ``training.<node>``, ``budget.<domain>`` artifacts.
     Output: ``comparison.json``, ``report.html``."""
 
     domains: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""One checkpoint on its cells: responses to held-out problems, counted and verified. Inputs and outputs: see EvaluateJob."""
+"""One checkpoint on its cells: responses to held-out problems. Inputs and outputs: see EvaluateJob."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stages.rollout.policy import load_policy
 from stages.tasks.config import CellConfig
 
 DRAWS = derive_seed("evaluation")
-"""Seed of every evaluation, whatever the run's: all checkpoints meet the same draws, so their differences are paired."""
+"""Seed of every evaluation, whatever the run's: all checkpoints meet the same draws, so differences are paired."""
 
 PROBLEMS_AT_ONCE = 256
 """Progress is logged, and a stop is heeded, this often."""

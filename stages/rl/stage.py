@@ -1,7 +1,7 @@
 """One specialist: group-relative RL of one domain at one effort. Inputs and outputs: see RLJob.
 
-Every rank draws and scores its own share of the groups; a group is never split. Only sums cross ranks (live tokens, live
-rollouts, groups), so the loss is that of the whole batch whatever the number of ranks.
+Every rank draws and scores its own share of the groups; a group is never split. Only sums cross ranks (live tokens,
+live rollouts, groups), so the loss is that of the whole batch whatever the number of ranks.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ def sampled_reverse_kl(
     temperature: float,
     r_max: float,
 ) -> TokenKL:
-    """Policy gradient with token advantage A = clip(log pi_T - log pi_S, -r_max, r_max), detached: -sum of w * A * log pi_S.
+    """Policy gradient with the token advantage A = clip(log pi_T - log pi_S, -r_max, r_max), detached.
 
-    Its gradient estimates that of the full reverse KL from the sampled token alone.
+    The loss is -sum of weight * A * log pi_S. Its gradient estimates that of the full reverse KL from the sampled token alone.
     """
     index = token_ids_N[:, None]
     student_N = torch.log_softmax(student_NV.float() / temperature, dim=-1).gather(1, index)[:, 0]

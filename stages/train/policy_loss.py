@@ -1,7 +1,7 @@
 """Token-level clipped ratio (methods, section 5), over tensors of one shape.
 
-Every weight is already divided by the global denominator of its aggregation (see ``aggregation_weights``), so that the sum
-over micro-batches and ranks is the loss, however the batch was cut.
+Every weight is already divided by the global denominator of its aggregation (see ``aggregation_weights``), so that the
+sum over micro-batches and ranks is the loss, however the batch was cut.
 """
 
 from __future__ import annotations

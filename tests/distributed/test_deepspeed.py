@@ -14,14 +14,17 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.core.context import METRICS, RESOLVED, RESULT
+from infra.engines import build
+from stages.core.context import METRICS, RESOLVED, RESULT, Log, StageContext
 from stages.core.files import read_jsonl, write_json
+from stages.core.ports import Ports, TrainEngine
+from stages.sft import stage
 from stages.sft.config import SFTConfig, SFTJob
 from stages.tasks.config import PromptConfig
 from stages.train.config import BatchConfig, MicroBase, OptimizerConfig
@@ -29,6 +32,8 @@ from stages.train.config import BatchConfig, MicroBase, OptimizerConfig
 pytest.importorskip("deepspeed")
 
 STEPS = 4
+SEED = 3
+RESOURCES = {"threads": 1, "device": "cpu", "checkpoint_seconds": 0, "engine": "deepspeed", "zero_stage": 2}
 TIMEOUT_S = 240
 
 
@@ -46,19 +51,35 @@ def job(optimizer: OptimizerConfig) -> SFTJob:
     )
 
 
-def write_run(folder: Path, job: SFTJob, demonstrations: Path, **resources: Any) -> Path:
-    """A run folder as the flow leaves it for the worker."""
+def write_run(folder: Path, job: SFTJob, demonstrations: Path) -> Path:
+    """A run folder as the flow leaves it for workers under ZeRO-2; a checkpoint at every step."""
     folder.mkdir()
     resolved = {
         "node": "sft",
         "module": "stages.sft.stage",
         "config": job.model_dump(mode="json"),
         "inputs": {"demonstrations.letters": str(demonstrations)},
-        "seed": 3,
-        "resources": {"threads": 1, "device": "cpu", "checkpoint_seconds": 0, "zero_stage": 2, **resources},
+        "seed": SEED,
+        "resources": RESOURCES,
     }
     write_json(folder / RESOLVED, resolved)
     return folder
+
+
+def run_single(folder: Path, job: SFTJob, demonstrations: Path) -> None:
+    """The same job under the single-process engine, here."""
+    (folder / "out").mkdir(parents=True)
+
+    def engine(model: Any, config: OptimizerConfig) -> TrainEngine:
+        return build({"engine": "single"}, "cpu", model, config)
+
+    ports = Ports(engine=engine, sampler=no_port, sandbox=no_port)
+    inputs = {"demonstrations.letters": demonstrations}
+    stage.run(job, StageContext(folder, inputs, SEED, "cpu", ports, Log(folder)))
+
+
+def no_port(*_args: Any, **_named: Any) -> NoReturn:
+    raise AssertionError("the cold start neither samples nor verifies")
 
 
 def work(folder: Path, processes: int) -> list[int]:
@@ -105,9 +126,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, demonstrations: Path) -> tupl
     """(one process, two ranks of ZeRO-2) on the same job."""
     root = tmp_path_factory.mktemp("runs")
     adamw = job(OptimizerConfig(lr=1e-2, warmup_steps=2))
-    single = write_run(root / "single", adamw, demonstrations, engine="single")
-    double = write_run(root / "double", adamw, demonstrations, engine="deepspeed")
-    assert work(single, 1) == [0], (single / "rank-0.log").read_text()
+    single = root / "single"
+    run_single(single, adamw, demonstrations)
+    double = write_run(root / "double", adamw, demonstrations)
     assert work(double, 2) == [0, 0], (double / "rank-0.log").read_text()
     return single, double
 
