@@ -9,6 +9,7 @@ is addressed by seed and step, so a resumed run repeats the uninterrupted one bi
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 
 from stages.core.context import StageContext
 from stages.core.errors import StageFailed
-from stages.core.files import read_json, write_json
+from stages.core.files import read_json, write_text
 from stages.core.ports import TrainEngine
 
 SKIPS_IN_A_ROW = 5
@@ -28,7 +29,7 @@ ENGINE = "engine"
 
 
 class LoopState(Protocol):
-    """A stage's own state beside model and optimiser, as JSON-safe values, the same on every rank."""
+    """A stage's own state beside model and optimiser, as JSON values (NaN allowed), the same on every rank."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -101,7 +102,8 @@ def _checkpoint(context: StageContext, engine: TrainEngine, done: int, skips: in
         if engine.rank == 0:
             (folder / ENGINE).mkdir()
             about = {"skips": skips, "stage": state.state_dict() if state is not None else {}}
-            write_json(folder / STATE, about)
+            # Not strict JSON: a stage may remember the NaN of a skipped step.
+            write_text(folder / STATE, json.dumps(about))
         _barrier(engine)
         engine.save_state(folder / ENGINE)
         _save_generators(folder / _generators(engine))

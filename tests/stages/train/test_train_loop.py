@@ -40,6 +40,7 @@ class Training:
         model = create_micro(base, WORDS, eos_id=1, pad_id=0, seed=1, device="cpu")
         self.engine: TrainEngine = build({"engine": "single"}, "cpu", model, self.config)
         self.tokens_seen = 0
+        self.worst = float("nan")  # as a stage remembers a skipped step
         self.after: Callable[[int], None] = lambda done: None
         """Called with the number of steps done at the end of each."""
 
@@ -63,10 +64,10 @@ class Training:
         return {"loss": loss_sum, "grad_norm": stats.grad_norm, "skipped": stats.skipped, "seen": self.tokens_seen}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"tokens_seen": self.tokens_seen}
+        return {"tokens_seen": self.tokens_seen, "worst": self.worst}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.tokens_seen = state["tokens_seen"]
+        self.tokens_seen, self.worst = state["tokens_seen"], state["worst"]
 
     def weights(self) -> dict[str, torch.Tensor]:
         return {name: value.clone() for name, value in self.engine.model.state_dict().items()}
@@ -115,6 +116,8 @@ def test_stop_and_resume_repeat_the_uninterrupted_run(
     assert [(step, total) for step, total, _ in logged(cut)] == [(1, TOTAL), (2, TOTAL), (3, TOTAL), (4, TOTAL)]
     expected = reference.weights()
     assert all(torch.equal(value, expected[name]) for name, value in second.weights().items())
+    assert second.tokens_seen == reference.tokens_seen
+    assert np.isnan(second.worst)
 
 
 def test_a_kill_after_the_checkpoint_leaves_no_step_twice(contexts: tuple[StageContext, StageContext]) -> None:
