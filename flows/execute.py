@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,18 +53,13 @@ class Session:
     slots: Slots
     stop: StopSignal
     display: Display
-    opening: Future[Recorder]
-    """The recorder, once the tracker is open."""
+    recorder: Recorder
     command: str
     """What a person types to go on with this run."""
     artifacts: dict[str, Artifact]
     """What is there, by node id; grows as nodes are made."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def recorder(self) -> Recorder:
-        """Waits for the tracker to open. Raises TrackingError where it cannot be opened."""
-        return self.opening.result()
+    _begun: dict[str, Future[Artifact]] = field(default_factory=dict)
 
     def node(self, node_id: str) -> Node:
         return next(row.node for row in self.plan.rows if row.node.id == node_id)
@@ -75,6 +70,17 @@ class Session:
         Raises:
             NinefoldError: the stage failed, or the run was told to stop; the record says so too.
         """
+        begun = self._begun.get(node.id)
+        return self._guarded(node) if begun is None else begun.result()
+
+    def begin(self) -> None:
+        """Start, in threads, what waits for no other node: whoever decides the order may take a while to come up."""
+        ready = [row.node for row in self.plan.to_run if all(parent in self.artifacts for parent in row.node.parents)]
+        pool = ThreadPoolExecutor(len(ready), thread_name_prefix="begin")
+        self._begun = {node.id: pool.submit(self._guarded, node) for node in ready}
+        pool.shutdown(wait=False)
+
+    def _guarded(self, node: Node) -> Artifact:
         try:
             if self.stop.is_set:
                 raise self.stop.error()
@@ -91,6 +97,8 @@ class Session:
         if not self.stop.is_set:
             self.book.failed(node.id, error)
             self.display.failed(node.id, str(error))
+        elif self.book.record.nodes[node.id].status == "running":
+            self.book.node(node.id, status="waiting", reason="stopped")
 
     def _run(self, node: Node) -> Artifact:
         with self._lock:  # the resolver remembers digests
@@ -161,6 +169,7 @@ class Session:
             watch.poll()
             if self.stop.is_set and deadline is None:
                 deadline = time.monotonic() + STOP_GRACE_S
+                self.display.note(f"{node.id}: is told to checkpoint and stop")
                 process.terminate()
             elif deadline is not None and time.monotonic() > deadline:
                 process.kill()

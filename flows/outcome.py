@@ -70,8 +70,7 @@ def links(config: PipelineConfig, artifacts: Mapping[str, Artifact]) -> dict[str
         ids = [about["run_id"] for about in runs if about["uri"] == uri]
         base = uri if is_server(uri) else UI
         found["compare"] = compare_url(base, runs[-1]["experiment_id"], ids)
-        search = f"tags.stage = 'rl' and tags.pipeline = '{config.name}'"
-        found["curves"] = charts_url(base, runs[-1]["experiment_id"], search)
+        found["curves"] = charts_url(base, runs[-1]["experiment_id"], ids)
     return found
 
 
@@ -83,8 +82,6 @@ def failure(session: Session, flow_message: str) -> NinefoldError | None:
     """
     if session.stop.is_set:
         return session.stop.error()
-    if isinstance(error := session.opening.exception(), NinefoldError):
-        return error
     if session.book.errors:
         return stages_failed(session.book.errors, session.command)
     missing = [row.node.id for row in session.plan.rows if row.node.id not in session.artifacts]

@@ -23,7 +23,7 @@ from flows.execute import Session
 from flows.outcome import links
 from flows.plan.nodes import Node
 from infra.launch.local import LocalLauncher
-from stages.core.errors import NinefoldError, TrackingError
+from stages.core.errors import NinefoldError
 
 Reference = dict[str, str]
 """``{node, stage, key, digest, path}`` of an artifact."""
@@ -40,10 +40,6 @@ def pipeline(run_id: str) -> State[None]:
     session = SESSION.get()
     session.stop.install()  # Prefect has put its own handler of SIGTERM in its place
     _tie_server(session)
-    try:
-        session.recorder.start()
-    except TrackingError as error:
-        return Failed(message=str(error))
     _show_plan(session)
     tasks = Tasks(session)
     tasks.start("sft")  # cold start: one model that reasons, at any length

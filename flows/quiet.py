@@ -10,7 +10,8 @@ from infra.tracking.connect import QUIET
 PREFECT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
+    # Our own lines say what failed and why; Prefect would say it again, three times over.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
 }
 
 

@@ -6,10 +6,8 @@ Where everything is there already nothing heavy is imported: neither Prefect nor
 from __future__ import annotations
 
 import shlex
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -121,13 +119,10 @@ def _execute(request: Request, store: Store, plan: Plan, book: Book, console: Co
     set_environment(store)
     stop = StopSignal()
     stop.install()
+    screen = display(console)
     modules = dict.fromkeys(STAGES[row.node.stage].module for row in plan.to_run)
     launcher = LocalLauncher(ENTRY, [*PRELOAD, *modules], runs.run_dir(store, run_id) / "forkserver.log")
     try:
-        screen = display(console)
-        opening = _open_tracker(config, store, run_id, screen.note)
-        from flows.pipeline import SESSION, pipeline
-
         session = Session(
             config=config,
             store=store,
@@ -137,17 +132,16 @@ def _execute(request: Request, store: Store, plan: Plan, book: Book, console: Co
             slots=Slots(config.resources.slots),
             stop=stop,
             display=screen,
-            opening=opening,
+            recorder=_open_tracker(config, store, run_id, screen.note),
             command=request.command,
             artifacts=dict(plan.artifacts),
         )
-        SESSION.set(session)
         with screen:
-            state = pipeline(run_id, return_state=True)
+            session.begin()
+            message = _flow(session)
         book.run(links=links(config, session.artifacts))
-        error = failure(session, state.message or "")
-        if opening.exception() is None:
-            _end_tracking(session, error)
+        error = failure(session, message)
+        _end_tracking(session, error)
     finally:
         launcher.close()
     if error is not None:
@@ -155,20 +149,20 @@ def _execute(request: Request, store: Store, plan: Plan, book: Book, console: Co
     return session.artifacts
 
 
-def _open_tracker(config: PipelineConfig, store: Store, run_id: str, warn: Callable[[str], None]) -> Future[Recorder]:
-    """In the background: MLflow takes seconds, and so does Prefect."""
-    opening: Future[Recorder] = Future()
+def _flow(session: Session) -> str:
+    """Run the Prefect flow. Returns what it says of its end."""
+    # Late and after MLflow: it takes seconds, and two threads must not import at once what both need.
+    from flows.pipeline import SESSION, pipeline
 
-    def work() -> None:
-        try:
-            uri = tracking_uri(config, store)
-            tracker = Tracker.open(uri, config.tracking.experiment, store.root / ".mlflow", warn)
-            opening.set_result(Recorder(config, tracker, run_id))
-        except BaseException as error:  # whoever waits for the tracker must hear of it, whatever it is
-            opening.set_exception(error)
+    SESSION.set(session)
+    return pipeline(session.book.record.run_id, return_state=True).message or ""
 
-    threading.Thread(target=work, name="tracker", daemon=True).start()
-    return opening
+
+def _open_tracker(config: PipelineConfig, store: Store, run_id: str, warn: Callable[[str], None]) -> Recorder:
+    uri = tracking_uri(config, store)
+    recorder = Recorder(config, Tracker.open(uri, config.tracking.experiment, store.root / ".mlflow", warn), run_id)
+    recorder.start()
+    return recorder
 
 
 def _end_tracking(session: Session, error: NinefoldError | None) -> None:

@@ -78,6 +78,8 @@ def _open(uri: str, experiment: str, artifacts: Path) -> tuple[MlflowClient, str
             # Two processes that create or migrate one database at once destroy it.
             stack.enter_context(FileLock(f"{path}.lock"))
         client = MlflowClient(tracking_uri=uri)
+        # The registry's code is imported at its first use: now, while no other thread imports anything.
+        client.search_registered_models(max_results=1)
         found = client.get_experiment_by_name(experiment)
         if found is not None and found.lifecycle_stage != "active":
             raise TrackingError(f"experiment '{experiment}' is deleted; restore it or set tracking.experiment")

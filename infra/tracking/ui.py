@@ -29,10 +29,10 @@ def compare_url(base: str, experiment_id: str, run_ids: Sequence[str]) -> str:
     return f"{base.rstrip('/')}/#/compare-runs?runs={runs}&experiments={experiments}"
 
 
-def charts_url(base: str, experiment_id: str, search_filter: str) -> str:
-    """The experiment's page with the curves of all runs that ``search_filter`` finds, over each other."""
-    query = f"searchFilter={quote(search_filter)}&compareRunsMode=CHART"
-    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
+def charts_url(base: str, experiment_id: str, run_ids: Sequence[str]) -> str:
+    """The experiment's page with the curves of these runs over each other."""
+    search = f"attributes.run_id IN ({', '.join(repr(run_id) for run_id in run_ids)})"
+    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?searchFilter={quote(search)}&compareRunsMode=CHART"
 
 
 def is_server(uri: str) -> bool:

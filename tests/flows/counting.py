@@ -92,8 +92,6 @@ def session(pipeline: PipelineConfig, plan: Plan, starter: LocalLauncher, record
     record = runs.new_run(pipeline.name, "counting.yaml", {})
     waiting = {row.node.id: NodeRecord(row.node.stage, "waiting", reason=row.reason) for row in plan.rows}
     record.nodes.update(waiting)
-    opening: Future[Recorder] = Future()
-    opening.set_result(recorder or untracked())
     return Session(
         config=pipeline,
         store=store,
@@ -103,7 +101,7 @@ def session(pipeline: PipelineConfig, plan: Plan, starter: LocalLauncher, record
         slots=Slots(pipeline.resources.slots),
         stop=StopSignal(),
         display=Lines(Console(file=sys.stderr)),
-        opening=opening,
+        recorder=recorder or untracked(),
         command="ninefold run counting.yaml",
         artifacts=dict(plan.artifacts),
     )
