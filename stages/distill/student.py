@@ -5,12 +5,13 @@ Axes: N response tokens that the model wrote, flattened over the rows of a micro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from stages.core.context import StageContext
 from stages.core.draw import epoch_draw
@@ -26,6 +27,7 @@ from stages.rollout.collect import Ask, Collector, asks_for
 from stages.rollout.domain import Domain, open_domain
 from stages.rollout.policy import Policy, policy_of
 from stages.tasks.config import CellConfig
+from stages.tasks.prompts import Renderer
 from stages.train.batches import (
     MicroBatch,
     TrainRow,
@@ -37,6 +39,9 @@ from stages.train.batches import (
 from stages.train.kl_loss import TokenKL, full_reverse_kl, sampled_reverse_kl
 from stages.train.model import load_model, load_tokenizer
 from stages.train.schedule import lr_scale
+
+PROMPTS_SEEN = 100
+"""Problems a domain whose prompts say how large an embedding usually is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +83,9 @@ class Student:
         tokenizer = load_tokenizer(folder)
         teachers = Teachers({name: path for name, path in folders.items() if path}, tokenizer, context.device)
         model = load_model(folder, context.device)
+        _refresh_effort_words(model, Renderer(tokenizer, job.prompt), domains.values(), job, context)
         engine = context.ports.engine(model, job.distill.optimizer)
-        student = cls(job, context, domains, teachers, policy_of(engine.model, tokenizer, job.prompt, context), engine)
-        student._refresh_effort_words()
-        return student
+        return cls(job, context, domains, teachers, policy_of(engine.model, tokenizer, job.prompt, context), engine)
 
     @property
     def warm_steps(self) -> int:
@@ -95,18 +99,6 @@ class Student:
         """``step`` counts from 0 over both parts."""
         self.last = self._warm_step(step) if step < self.warm_steps else self._distill_step(step - self.warm_steps)
         return self.last
-
-    def _refresh_effort_words(self) -> None:
-        """See stages.distill.effort. A resumed run loads its weights over these."""
-        renderer, when = self.policy.renderer, self.job.distill.fresh_effort_embeddings
-        embedding = self.policy.model.get_input_embeddings().weight
-        cosine = largest_cosine(embedding.detach(), renderer.effort_ids())
-        self.context.log.event("effort_words", largest_cosine=round(cosine, 4))
-        if when == "always" or (when == "auto" and cosine > PARALLEL):
-            prompts = [problem.prompt for domain in self.domains.values() for problem in domain.problems[:100]]
-            used = [token for prompt in prompts for token in renderer.prompt_ids(prompt, None)]
-            refresh(embedding, renderer.effort_ids(), used, self.context.seed)
-            self.context.log.event("effort_words_refreshed")
 
     # Warm start
 
@@ -264,3 +256,19 @@ def _row(prompt_ids: tuple[int, ...], rollout: Rollout, weight: float) -> TrainR
         weights=np.concatenate([np.zeros(len(prompt_ids)), np.where(sampled.roles_T == MODEL, weight, 0.0)]),
         signals={},
     )
+
+
+def _refresh_effort_words(
+    model: PreTrainedModel, renderer: Renderer, domains: Iterable[Domain], job: DistillJob, context: StageContext
+) -> None:
+    """See stages.distill.effort. Before the engine is built, whose master weights would not hear of it afterwards; a
+    resumed run loads its own weights over these."""
+    embedding, effort_ids = model.get_input_embeddings().weight, renderer.effort_ids()
+    cosine = largest_cosine(embedding.detach(), effort_ids)
+    context.log.event("effort_words", largest_cosine=round(cosine, 4))
+    when = job.distill.fresh_effort_embeddings
+    if when == "always" or (when == "auto" and cosine > PARALLEL):
+        prompts = [problem.prompt for domain in domains for problem in domain.problems[:PROMPTS_SEEN]]
+        used = [token for prompt in prompts for token in renderer.prompt_ids(prompt, None)]
+        refresh(embedding, effort_ids, used, context.seed)
+        context.log.event("effort_words_refreshed")
