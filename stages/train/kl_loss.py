@@ -32,7 +32,7 @@ def full_reverse_kl(
 ) -> TokenKL:
     """sum over v of P_S (log P_S - log P_T), exact over the vocabulary, in chunks of tokens.
 
-    The gradient is written out, P_S (log P_S - log P_T - KL) on the student's logits: what autograd makes of the formula
+    The gradient is written out, P_S (log P_S - log P_T - KL) on the logits: what autograd makes of the formula
     is zero only up to rounding where the two agree, and an adaptive optimiser turns rounding into full-size steps.
     """
     loss = student_NV.new_zeros(())
