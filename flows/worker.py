@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from infra.launch.environment import OFFLINE
+from infra.launch.environment import WORKER
 from stages.core.checkpoint import PREFIX
 from stages.core.config import Config, parse
 from stages.core.context import ERROR, EVENTS, METRICS, RESOLVED, RESULT, Log, StageContext, StopSignal
@@ -38,7 +38,7 @@ def main(run_dir: str) -> int:
     folder = Path(run_dir)
     stop = StopSignal()
     stop.install()
-    for name, value in OFFLINE.items():
+    for name, value in WORKER.items():
         os.environ.setdefault(name, value)
     rank = int(os.environ.get("RANK", "0"))
     log = Log(folder, quiet=rank != 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OFFLINE = {
+WORKER = {
     # Nothing is fetched behind anybody's back; HF_HUB_OFFLINE=0 in the environment allows a hub name as base model.
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -11,6 +11,8 @@ OFFLINE = {
     "DO_NOT_TRACK": "true",
     "TOKENIZERS_PARALLELISM": "false",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    # Threads that spin while they wait are twelve times slower on a machine that does something else as well.
+    "OMP_WAIT_POLICY": "PASSIVE",
 }
 """Read by the libraries when they are imported."""
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.launch.environment import FORK_SERVER, OFFLINE
+from infra.launch.environment import FORK_SERVER, WORKER
 from infra.launch.process import Launcher, Process
 from stages.core.errors import StageFailed
 
@@ -81,7 +81,7 @@ class LocalLauncher(Launcher):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**OFFLINE, **os.environ, **FORK_SERVER, **(env or {})},
+                env={**WORKER, **os.environ, **FORK_SERVER, **(env or {})},
                 start_new_session=True,
             )
         theirs.close()
