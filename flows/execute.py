@@ -29,9 +29,9 @@ from infra.launch.process import Launcher, signal_name, wait
 from infra.launch.torchrun import RankLauncher
 from infra.store.lease import Lease
 from infra.store.local import Artifact, Store
-from stages.core.context import ERROR, RESOLVED, RESULT, StopSignal
+from stages.core.context import ERROR, EVENTS, RESOLVED, RESULT, StopSignal
 from stages.core.errors import EXIT_CODES, CorruptArtifact, NinefoldError, StageFailed
-from stages.core.files import read_json, write_json
+from stages.core.files import read_json, read_jsonl, write_json
 
 TRAINING = frozenset({"sft", "rl", "distill"})
 """Stages that run in several processes under a distributed engine."""
@@ -131,37 +131,46 @@ class Session:
 
     def _make(self, resolved: Resolved) -> Artifact:
         node = resolved.node
-        with self.slots.take(node.slots, node.priority, lambda: self.stop.is_set) as slots:
-            began = time.time()
-            self.book.node(node.id, status="running")
-            work = self.store.work_dir(resolved.key)
-            work.mkdir(parents=True, exist_ok=True)
-            write_json(work / RESOLVED, self._resolved_json(resolved, slots[0]))
-            self.display.started(node.id, self.book.record.nodes[node.id].reason)
-            stage_run = self.recorder.stage(resolved, work)
-            watch = Watch(node.id, work, stage_run, self.display)
-            try:
-                result = self._work(resolved, work, watch)
-                watch.finish("FINISHED", result["summary"])
-                artifact = self._commit(resolved, work, result)
-            except BaseException:
+        work = self.store.work_dir(resolved.key)
+        work.mkdir(parents=True, exist_ok=True)
+        began, watch = time.time(), None
+        try:
+            with self.slots.take(node.slots, node.priority, lambda: self.stop.is_set) as slots:
+                began = time.time()
+                watch = self._launch(resolved, work, slots[0])
+                code = self._wait(watch)
+            if code != 0:
+                raise self._failure(node, work, code, watch)
+            result = dict(read_json(work / RESULT))
+            watch.finish("FINISHED", result["summary"])
+            artifact = self._commit(resolved, work, result)
+        except BaseException:
+            if watch is not None:
                 watch.finish("KILLED" if self.stop.is_set else "FAILED", {})
-                raise
-            finally:
-                if watch.began is not None:
-                    self.book.worked(watch.began, watch.heard)
-        self.recorder.made(resolved, artifact, stage_run, self.artifacts)
+            raise
+        finally:
+            if watch is not None and watch.began is not None:
+                self.book.worked(watch.began, watch.heard)
+        self.recorder.made(resolved, artifact, watch.stage_run, self.artifacts)
         self.book.node(node.id, seconds=time.time() - began)
         self.display.ended(node.id, time.time() - began, result["summary"])
         return artifact
 
-    def _work(self, resolved: Resolved, work: Path, watch: Watch) -> dict[str, Any]:
-        """Run the worker to its end. Returns its result.json."""
+    def _launch(self, resolved: Resolved, work: Path, slot: int) -> Watch:
+        """Start the worker, then what follows it: the tracker takes its time, and the worker does so too."""
         node, launcher = resolved.node, self.launcher
+        write_json(work / RESOLVED, self._resolved_json(resolved, slot))
         if self._ranks(node) is not None:
             launcher = RankLauncher(launcher, self.config.resources.processes)
         threads = str(node.slots * self.config.resources.threads_per_slot)
+        old_events = sum(1 for _ in read_jsonl(work / EVENTS))
         process = launcher.launch(work, {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
+        self.book.node(node.id, status="running")
+        self.display.started(node.id, self.book.record.nodes[node.id].reason)
+        return Watch(node.id, work, process, self.recorder.stage(resolved, work), self.display, old_events)
+
+    def _wait(self, watch: Watch) -> int:
+        """Follow the worker to its end, and end it where the run is told to stop. Returns its exit code."""
         deadline: float | None = None
 
         def on_poll() -> None:
@@ -169,18 +178,14 @@ class Session:
             watch.poll()
             if self.stop.is_set and deadline is None:
                 deadline = time.monotonic() + STOP_GRACE_S
-                self.display.note(f"{node.id}: is told to checkpoint and stop")
-                process.terminate()
+                self.display.note(f"{watch.node}: is told to checkpoint and stop")
+                watch.process.terminate()
             elif deadline is not None and time.monotonic() > deadline:
-                process.kill()
+                watch.process.kill()
 
-        code = wait(process, on_poll)
+        code = wait(watch.process, on_poll)
         watch.poll()
-        if code == 0:
-            return dict(read_json(work / RESULT))
-        if self.stop.is_set and code in STOPPED:
-            raise self.stop.error()
-        raise self._failure(node, work, code, watch)
+        return code
 
     def _ranks(self, node: Node) -> int | None:
         """How many processes the node's stage runs in, or None for an ordinary worker."""
@@ -189,6 +194,8 @@ class Session:
 
     def _failure(self, node: Node, work: Path, code: int, watch: Watch) -> NinefoldError:
         """What to say of a worker that ended with ``code``."""
+        if self.stop.is_set and code in STOPPED:
+            return self.stop.error()
         way_out = f"last event: {watch.last_event}; log: {work}; to go on: {self.command}"
         if code < 0:
             return StageFailed(

@@ -7,30 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from flows.progress import Display
+from infra.launch.process import Process
 from infra.tracking.mlflow import Status
 from infra.tracking.stage_run import StageRun
 from infra.tracking.tail import Tail
-from stages.core.context import EVENTS
-from stages.core.files import read_jsonl
 
 SAID = frozenset({"warning", "alarm"})
-"""Events that a person is told of at once."""
+"""Events that a person is told of at once..."""
+SAID_AT_MOST = 3
+"""...this many of one stage; the others are counted."""
 
 
 class Watch:
-    """Polled by the thread that waits for the worker. ``stage_run`` is None where nothing is tracked."""
+    """Polled by the thread that waits for the worker.
 
-    def __init__(self, node: str, run_dir: Path, stage_run: StageRun | None, display: Display) -> None:
-        self._node = node
+    Args:
+        old_events: how many events earlier workers left in the run folder.
+    """
+
+    def __init__(
+        self, node: str, run_dir: Path, process: Process, stage_run: StageRun, display: Display, old_events: int
+    ) -> None:
+        self.node = node
+        self.process = process
+        self.stage_run = stage_run
         self._tail = Tail(run_dir)
-        self._stage_run = stage_run
         self._display = display
-        self._old_events = sum(1 for _ in read_jsonl(run_dir / EVENTS))
+        self._old_events = old_events
         self.began: float | None = None
         """When this worker began its stage's own work, in seconds since the epoch; None: not yet."""
         self.heard = 0.0
         """When something was last heard of it."""
         self.last_event = "none"
+        self._said = 0
 
     def poll(self) -> None:
         news = self._tail.poll()
@@ -40,14 +49,14 @@ class Watch:
             self._take(event)
         for record in news.metrics[-1:]:
             self.heard = max(self.heard, record["t"])
-            self._display.step(self._node, record["step"], record["total"], record["metrics"])
-        if self._stage_run is not None:
-            self._stage_run.note(news)
+            self._display.step(self.node, record["step"], record["total"], record["metrics"])
+        self.stage_run.note(news)
 
     def finish(self, status: Status, summary: Mapping[str, Any]) -> None:
         """End the stage's run in the tracker."""
-        if self._stage_run is not None:
-            self._stage_run.finish(status, summary)
+        if self._said > SAID_AT_MOST:
+            self._display.note(f"{self.node}: {self._said - SAID_AT_MOST} more warnings are in its events.jsonl")
+        self.stage_run.finish(status, summary)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         self.heard = event["t"]
@@ -56,4 +65,6 @@ class Watch:
         if event["event"] == "start":
             self.began = event["t"]
         if event["event"] in SAID:
-            self._display.note(f"{self._node}: {event['event']}: {event.get('message', '')}")
+            self._said += 1
+        if event["event"] in SAID and self._said <= SAID_AT_MOST:
+            self._display.note(f"{self.node}: {event['event']}: {event.get('message', '')}")

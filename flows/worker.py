@@ -60,6 +60,9 @@ def _run(folder: Path, log: Log, stop: StopSignal, rank: int) -> None:
     earlier_s = _earlier_seconds(folder)
     if rank == 0:
         _clear(folder)
+    if resources["engine"] != "deepspeed":
+        # Merely because it is installed, accelerate would import it, for seconds, whenever a model is saved.
+        sys.modules["deepspeed"] = None  # type: ignore[assignment]
     module = importlib.import_module(resolved["module"])
     job = parse(job_type(module), resolved["config"], resolved["node"])
     device = _set_up_torch(resources, resolved["seed"])
