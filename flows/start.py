@@ -138,6 +138,7 @@ def _execute(request: Request, store: Store, plan: Plan, book: Book, console: Co
         )
         with screen:
             session.begin()
+            launcher.wait_ready()  # the first stages first: Prefect would fight the fork server for the cores
             message = _flow(session)
         book.run(links=links(config, session.artifacts))
         error = failure(session, message)

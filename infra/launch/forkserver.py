@@ -9,6 +9,7 @@ Spoken over a socket, one JSON object a line. From the flow::
 
 To the flow::
 
+    {"ready": true}                                everything is imported
     {"id": 1, "pid": 4711}                         forked
     {"id": 1, "status": 0}                         exit code, or minus a signal's number
 
@@ -61,6 +62,7 @@ class ForkServer:
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._control.shutdown(socket.SHUT_RD))
+        self._send({"ready": True})
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wake_reader, selectors.EVENT_READ)

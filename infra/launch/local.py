@@ -70,6 +70,7 @@ class LocalLauncher(Launcher):
         self._lock = threading.Lock()
         self._processes: dict[int, LocalProcess] = {}
         self._ended = False
+        self._ready = threading.Event()
         self._control, theirs = socket.socketpair()
         command = [sys.executable, "-m", "infra.launch.forkserver", "--control", str(theirs.fileno())]
         command += ["--entry", entry, "--preload", *preload]
@@ -108,6 +109,10 @@ class LocalLauncher(Launcher):
         except OSError:  # the server is gone: the reader has told every process
             return
 
+    def wait_ready(self) -> None:
+        """Wait until the server has imported everything, or is gone."""
+        self._ready.wait()
+
     def adopt(self, pid: int) -> None:
         """Have the server end this process too, should the flow die: a helper that would otherwise live on."""
         self.send({"adopt": pid})
@@ -134,7 +139,11 @@ class LocalLauncher(Launcher):
         with self._control.makefile("r", encoding="utf-8") as lines, contextlib.suppress(ConnectionResetError):
             for line in lines:
                 message = json.loads(line)
-                self._processes[message["id"]].note(message)
+                if "id" in message:
+                    self._processes[message["id"]].note(message)
+                else:
+                    self._ready.set()
+        self._ready.set()
         with self._lock:
             self._ended = True
             for process in self._processes.values():
