@@ -14,9 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 SHOWN = ("reward", "accuracy", "loss", "kl", "tokens")
 """Metrics on a bar, in this order, where the stage has them; at most three."""
-HEADLINE = (
-    "accuracy", "tokens", "loss", "kl", "pass_rate", "mean_b0_tokens", "gates", "promoted",
-)  # fmt: skip
+HEADLINE = ("accuracy", "tokens", "loss", "kl", "pass_rate", "mean_b0_tokens", "gates", "passed")
 """Numbers of a result that are said when a stage ends, where it has them."""
 
 
@@ -65,7 +63,9 @@ class Lines(Display):
 
     def note(self, message: str) -> None:
         with self._lock:
-            self._console.print(f"{time.monotonic() - self._began:7.1f} s  {escape(message)}", soft_wrap=True)
+            self._console.print(
+                f"{time.monotonic() - self._began:7.1f} s  {escape(message)}", soft_wrap=True, highlight=False
+            )
 
     def __enter__(self) -> Self:
         return self
