@@ -32,7 +32,10 @@ def compare_url(base: str, experiment_id: str, run_ids: Sequence[str]) -> str:
 def charts_url(base: str, experiment_id: str, run_ids: Sequence[str]) -> str:
     """The experiment's page with the curves of these runs over each other."""
     search = f"attributes.run_id IN ({', '.join(repr(run_id) for run_id in run_ids)})"
-    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?searchFilter={quote(search)}&compareRunsMode=CHART"
+    # Sorted by date, the UI would fold the runs into their parent and draw that one alone.
+    order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
+    query = f"searchFilter={quote(search)}&{order}&compareRunsMode=CHART"
+    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
 
 
 def is_server(uri: str) -> bool:

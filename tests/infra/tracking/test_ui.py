@@ -37,7 +37,8 @@ def test_charts_link_finds_exactly_these_runs() -> None:
     url = unquote(charts_url("http://127.0.0.1:5000", "7", RUNS))
     assert url == (
         "http://127.0.0.1:5000/#/experiments/7/runs"
-        "?searchFilter=attributes.run_id IN ('0a1b', '2c3d')&compareRunsMode=CHART"
+        "?searchFilter=attributes.run_id IN ('0a1b', '2c3d')"
+        "&orderByKey=tags.`mlflow.runName`&orderByAsc=true&compareRunsMode=CHART"
     )
 
 
