@@ -48,7 +48,6 @@ COMMANDS: dict[str, Entry] = {
     "verify": Entry("flows.cli.inspect", "verify", "Read every artifact and compare it with its manifest."),
     "generate": Entry("flows.cli.model", "generate", "Sample from a checkpoint at an effort."),
     "evaluate": Entry("flows.cli.model", "evaluate", "Measure a checkpoint on held-out problems."),
-    "export": Entry("flows.cli.model", "export", "Write a checkpoint as a folder to serve."),
     "ui": Entry("flows.cli.run", "ui", "Start a light MLflow server on the recorded runs."),
     "config": Entry("flows.cli.config", "app", "Print the schema of configs, show or check one."),
     "data": Entry("flows.cli.data", "app", "Write the micro domains."),

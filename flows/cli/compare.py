@@ -38,7 +38,7 @@ def compare(target: Target = None, as_json: Json = False, store_url: StoreUrl = 
 
 def tables(comparison: Comparison) -> Iterator[Table]:
     """Accuracy, tokens, folds between tiers, and the student beside its teachers."""
-    yield _cells(comparison, "accuracy, % [95% interval]", lambda cell: _interval(cell["accuracy"], 100, 1))
+    yield _cells(comparison, "accuracy, % [95% interval]", lambda cell: interval(cell["accuracy"], 100, 1))
     yield _cells(comparison, "counted tokens, mean [95% interval]", lambda cell: _tokens(cell["tokens"]))
     yield _folds(comparison)
     yield _recovery(comparison)
@@ -70,7 +70,7 @@ def _folds(comparison: Comparison) -> Table:
     for domain in comparison["domains"]:
         for who in SUBJECTS:
             found = {(item["from"], item["to"]): item["fold"] for item in folds[who][domain] if item["bucket"] == "all"}
-            table.add_row(domain, who, *(_interval(found[pair], 1, 2) if pair in found else "" for pair in pairs))
+            table.add_row(domain, who, *(interval(found[pair], 1, 2) if pair in found else "" for pair in pairs))
     return table
 
 
@@ -79,16 +79,16 @@ def _recovery(comparison: Comparison) -> Table:
     table = _table("student beside its teacher", "cell", "points [95% interval]", "token ratio", "share of the gain")
     for cell, item in comparison["recovery"].items():
         share = "" if item["recovery"] is None else f"{100 * item['recovery']:.0f}%"
-        points = _interval(item["student_minus_teacher_points"], 1, 1)
-        table.add_row(cell, points, _interval(item["token_ratio"], 1, 2), share)
+        points = interval(item["student_minus_teacher_points"], 1, 1)
+        table.add_row(cell, points, interval(item["token_ratio"], 1, 2), share)
     return table
 
 
 def _tokens(value: Mapping[str, Any]) -> str:
-    return _interval({"value": value["mean"], "low": value["low"], "high": value["high"]}, 1, 1)
+    return interval({"value": value["mean"], "low": value["low"], "high": value["high"]}, 1, 1)
 
 
-def _interval(value: Mapping[str, Any], factor: float, digits: int) -> str:
+def interval(value: Mapping[str, Any], factor: float, digits: int) -> str:
     """``93.1 [90.2, 95.4]``; a number that could not be computed is ``n/a``."""
     middle, low, high = (
         "n/a" if value[end] is None else f"{factor * value[end]:.{digits}f}" for end in ("value", "low", "high")

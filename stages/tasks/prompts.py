@@ -1,17 +1,12 @@
 """The one renderer of prompts, for training, evaluation and serving: the checkpoint's own chat template.
 
-``with_effort`` puts a block in front of a base template that reads ``reasoning_effort``. A serving engine that passes
-that name to the template renders what training rendered. The block has the form of the config:
-
-* ``option``: a system message ``Reasoning effort: low`` before all messages, in the base template's own markup.
-* ``mode_token``: the effort's name as one word before everything else.
+A serving engine that passes ``reasoning_effort`` to the template (see stages.tasks.template) renders what training
+rendered.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -20,60 +15,13 @@ from transformers import PreTrainedTokenizerBase
 from stages.core.errors import ConfigError, DataError
 from stages.core.records import MODEL, TOOL, IntArray, Segment
 from stages.tasks.config import PromptConfig
+from stages.tasks.template import with_effort
 
 CALL_CLOSE = "</call>"
 """Ends a tool call, and so a turn, where the tokenizer has it."""
 
 CACHED = 1 << 16
 """Texts whose token ids a renderer remembers."""
-
-_BEGIN = "{#- reasoning effort: begin -#}"
-_FINISH = "{#- reasoning effort: end #}"
-_BLOCK = re.compile(re.escape(_BEGIN) + ".*?" + re.escape(_FINISH), re.DOTALL)
-_EFFORT = """\
-{%- set effort = reasoning_effort if reasoning_effort is defined and reasoning_effort is not none else DEFAULT -%}
-{%- if effort is not none -%}
-{%- if effort not in EFFORTS -%}
-{{- raise_exception('reasoning_effort: got ' ~ effort ~ '; expected one of ALLOWED') -}}
-{%- endif -%}
-MESSAGE
-{%- endif -%}
-"""
-_MESSAGES = {
-    "option": "{%- set messages = [{'role': 'system', 'content': OPTION_TEXT ~ effort}] + messages -%}",
-    "mode_token": "{{- effort ~ ' ' -}}",
-}
-
-
-def option_text(effort: str) -> str:
-    """Content of the option message."""
-    return f"Reasoning effort: {effort}"
-
-
-def with_effort(template: str, prompt: PromptConfig) -> str:
-    """``template`` with the effort block before it; a block from an earlier call is replaced.
-
-    The block: ``reasoning_effort`` undefined or None means ``message.default`` or no message, and a value that is not
-    among ``prompt.efforts`` raises with the allowed ones.
-
-    Raises:
-        ConfigError: form ``mode_token`` on a template that begins with a BOS token, which must stay first.
-    """
-    base = _BLOCK.sub("", template)
-    form = prompt.message.form
-    if form == "mode_token" and "bos_token" in base:
-        raise ConfigError(
-            "message.form", got="mode_token", expected="a chat template without a BOS token", fix="use form 'option'"
-        )
-    default = prompt.message.default
-    block = (
-        _EFFORT.replace("MESSAGE", _MESSAGES[form])
-        .replace("OPTION_TEXT", json.dumps(option_text("")))
-        .replace("DEFAULT", "none" if default is None else json.dumps(default))
-        .replace("EFFORTS", json.dumps(list(prompt.efforts)))
-        .replace("ALLOWED", ", ".join(prompt.efforts) or "none")
-    )
-    return f"{_BEGIN}{block}{_FINISH}{base}"
 
 
 def set_template(tokenizer: PreTrainedTokenizerBase, prompt: PromptConfig) -> None:

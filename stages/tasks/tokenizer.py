@@ -11,7 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.tasks.config import PromptConfig
 from stages.tasks.environments import OBSERVATION_WORDS
-from stages.tasks.prompts import CALL_CLOSE, option_text
+from stages.tasks.prompts import CALL_CLOSE
+from stages.tasks.template import option_text
 
 PAD, EOS, UNK = "<pad>", "<eos>", "<unk>"
 USER, ASSISTANT, OPTION, END = "<user>", "<assistant>", "<option>", "<end>"

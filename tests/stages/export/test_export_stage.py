@@ -15,7 +15,8 @@ from stages.export.config import PromoteConfig, PromoteJob
 from stages.export.proof import prove_knob
 from stages.export.stage import run
 from stages.tasks.config import EffortMessage, PromptConfig
-from stages.tasks.prompts import Renderer, with_effort
+from stages.tasks.prompts import Renderer
+from stages.tasks.template import with_effort
 from stages.train.model import load_tokenizer
 
 CAPS = {"general": 40, "code": 50}

@@ -10,7 +10,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config
 from stages.core.errors import ConfigError, DataError
 from stages.core.records import MODEL, TOOL, Segment
 from stages.tasks.config import EffortMessage, PromptConfig, ThinkingTags
-from stages.tasks.prompts import Renderer, set_template, with_effort
+from stages.tasks.prompts import Renderer, set_template
+from stages.tasks.template import with_effort
 from stages.tasks.tokenizer import EFFORT_WORDS, build_word_tokenizer
 
 EFFORTS = ("low", "high", "max")
