@@ -25,6 +25,7 @@ from flows.progress import Display
 from flows.recorder import Recorder
 from flows.slots import Slots
 from flows.watch import Watch
+from infra.launch.local import LocalLauncher
 from infra.launch.process import Launcher, signal_name, wait
 from infra.launch.torchrun import RankLauncher
 from infra.store.lease import Lease
@@ -49,7 +50,7 @@ class Session:
     store: Store
     plan: Plan
     book: Book
-    launcher: Launcher
+    launcher: LocalLauncher
     slots: Slots
     stop: StopSignal
     display: Display
@@ -158,7 +159,8 @@ class Session:
 
     def _launch(self, resolved: Resolved, work: Path, slot: int) -> Watch:
         """Start the worker, then what follows it: the tracker takes its time, and the worker does so too."""
-        node, launcher = resolved.node, self.launcher
+        node = resolved.node
+        launcher: Launcher = self.launcher
         write_json(work / RESOLVED, self._resolved_json(resolved, slot))
         if self._ranks(node) is not None:
             launcher = RankLauncher(launcher, self.config.resources.processes)

@@ -6,7 +6,7 @@ a reference, and a failed node leaves those that do not need it alone. Import th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -22,7 +22,6 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.execute import Session
 from flows.outcome import links
 from flows.plan.nodes import Node
-from infra.launch.local import LocalLauncher
 from stages.core.errors import NinefoldError
 
 Reference = dict[str, str]
@@ -96,13 +95,10 @@ class Tasks:
 
 def _tie_server(session: Session) -> None:
     """Have the temporary server, if there is one, end with this process however it ends."""
-    if isinstance(session.launcher, LocalLauncher):
-        for pid in _servers(psutil.Process().children()):
-            session.launcher.adopt(pid)
-
-
-def _servers(children: Iterable[psutil.Process]) -> list[int]:
-    return [child.pid for child in children if any("prefect.server" in word for word in child.cmdline())]
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if any("prefect.server" in word for word in child.cmdline()):
+                session.launcher.adopt(child.pid)
 
 
 def _show_plan(session: Session) -> None:
