@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -15,7 +16,7 @@ import psutil
 from flows.config import load
 from infra.store.local import Store
 from stages.core.errors import ConfigError
-from stages.core.files import read_json, write_json
+from stages.core.files import read_json, write_text
 
 State = Literal[
     "RUNNING", "DONE", "GATES_FAILED", "AWAITING_APPROVAL", "FAILED", "SKIPPED", "INTERRUPTED", "TERMINATED"
@@ -94,9 +95,10 @@ def save(store: Store, record: RunRecord) -> None:
     """Write the record, atomically."""
     folder = run_dir(store, record.run_id)
     folder.mkdir(parents=True, exist_ok=True)
-    # A list, because the order of the nodes means something and JSON objects are written sorted.
     nodes = [{"id": name, **asdict(node)} for name, node in record.nodes.items()]
-    write_json(folder / RECORD, asdict(record) | {"nodes": nodes})
+    # Unsorted: the order of the config's tiers means something.
+    text = json.dumps(asdict(record) | {"nodes": nodes}, indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(folder / RECORD, text + "\n")
 
 
 def read(store: Store, run_id: str) -> RunRecord:

@@ -86,11 +86,11 @@ def find_checkpoint(target: str, node: str | None, config: Path | None, store_ur
     if len(Path(target).parts) > 1 and Path(target).suffix not in CONFIG_SUFFIXES:
         raise ConfigError(f"checkpoint {target}", got="no such folder", expected="a model folder, a run id or a config")
     store, record = find_run(target, store_url)
-    own = parse(PipelineConfig, record.config, f"run {record.run_id}")
+    pipeline = given or parse(PipelineConfig, record.config, f"run {record.run_id}")
     if node is None:
         exported = record.nodes.get(PROMOTE)
-        node = PROMOTE if exported is not None and exported.digest is not None else own.consolidate.type
-    return _checkpoint(node_artifact(store, record, node).path, given or own)
+        node = PROMOTE if exported is not None and exported.digest is not None else pipeline.consolidate.type
+    return _checkpoint(node_artifact(store, record, node).path, pipeline)
 
 
 def _checkpoint(folder: Path, config: PipelineConfig | None) -> Checkpoint:

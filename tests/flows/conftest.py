@@ -6,26 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_pipeline import DOMAINS, QUICKSTART, Workspace
-
-
-def _lay_out(root: Path) -> Workspace:
-    """The quickstart's config and one-row data files."""
-    shutil.copy(QUICKSTART, root / "quickstart.yaml")
-    space = Workspace(root, root / "quickstart.yaml")
-    for domain in DOMAINS:
-        for name in ("problems", "heldout", "demonstrations"):
-            path = space.data(domain, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f'{{"id": "{domain}-{name}-1"}}\n')
-    return space
+from small_pipeline import Workspace, lay_out
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """An empty store beside data; the working directory is there, as the config's paths are relative to it."""
     monkeypatch.chdir(tmp_path)
-    return _lay_out(tmp_path)
+    return lay_out(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +22,7 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        space = _lay_out(root)
+        space = lay_out(root)
         space.make(space.plan())
     return root
 

@@ -38,7 +38,7 @@ from stages.core.files import read_json
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-QUICKSTART = ROOT / "configs" / "quickstart.yaml"
+PIPELINE = HERE / "pipeline.yaml"
 DEADLINE_S = 60.0
 
 # Node, its stage, its parents.
@@ -72,7 +72,7 @@ def patches(control: Path, **job: Any) -> list[Any]:
 
 
 def config(store: Path, *overrides: str) -> PipelineConfig:
-    return load(QUICKSTART, [f"store={store}", *overrides])
+    return load(PIPELINE, [f"store={store}", *overrides])
 
 
 def launcher(log: Path) -> LocalLauncher:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from flows.plan import refs
 from flows.plan.plan import Plan, make_plan
 from infra.store.local import Artifact, Store
 
-QUICKSTART = Path(__file__).resolve().parents[2] / "configs" / "quickstart.yaml"
+PIPELINE = Path(__file__).with_name("pipeline.yaml")
 DOMAINS = ("general", "code", "agent")
 
 
@@ -56,3 +57,15 @@ class Workspace:
             made[row.node.id] = artifact
             refs.write(self.store, "quickstart", resolved, artifact)
         return made
+
+
+def lay_out(root: Path) -> Workspace:
+    """The quickstart's config and one-row data files."""
+    shutil.copy(PIPELINE, root / "quickstart.yaml")
+    space = Workspace(root, root / "quickstart.yaml")
+    for domain in DOMAINS:
+        for name in ("problems", "heldout", "demonstrations"):
+            path = space.data(domain, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'{{"id": "{domain}-{name}-1"}}\n')
+    return space

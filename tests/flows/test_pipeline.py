@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counting import HERE, QUICKSTART, ROOT
+from counting import HERE, PIPELINE, ROOT
 
 from flows import runs
 from infra.store.local import Store
@@ -41,7 +41,7 @@ class Terminal:
         )
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return self.ninefold("run", str(QUICKSTART), "--set", f"store={self.store.root}", *options)
+        return self.ninefold("run", str(PIPELINE), "--set", f"store={self.store.root}", *options)
 
     def ask(self, database: str, question: str) -> list[Any]:
         with closing(sqlite3.connect(self.store.root / database)) as connection:
@@ -60,7 +60,7 @@ def test_a_run_that_fails_goes_on_and_is_then_reused(terminal: Terminal) -> None
     # One line of error, with the reason and the way on; no traceback, no chatter of the libraries.
     assert first.stderr.count("\n") == 1
     assert first.stderr.startswith("error: a stage failed: got rl.code.low: got a planted failure at step 3")
-    assert f"to go on: ninefold run {QUICKSTART} --set store={terminal.store.root}" in first.stderr
+    assert f"to go on: ninefold run {PIPELINE} --set store={terminal.store.root}" in first.stderr
     states = dict(terminal.ask(".prefect/prefect.db", "select name, state_name from task_run"))
     assert states == {
         "sft": "Completed", "rl.code.low": "Failed", "rl.code.high": "Completed", "rl.agent.low": "Completed",

@@ -53,7 +53,7 @@ SETS: list[tuple[tuple[str, ...], set[str], dict[str, str]]] = [
     (
         ("domains.code.cap_tokens=100",),
         CODE | {"evaluate.cold_start"},
-        {"evaluate.cold_start": "domains.code.cap_tokens 110 -> 100"},
+        {"evaluate.cold_start": "domains.code.cap_tokens 128 -> 100"},
     ),
     (
         ("budget.percentile=60",),
