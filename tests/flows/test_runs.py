@@ -30,11 +30,12 @@ def test_an_id_names_pipeline_and_time() -> None:
 
 def test_a_record_comes_back_as_it_was(store: Store) -> None:
     nodes = {"sft": NodeRecord("sft", "made", "k1", "d1", 2.0, "no artifact yet"), "a": NodeRecord("rl", "waiting")}
-    saved = replace(record("a", 1), nodes=nodes)
+    saved = replace(record("a", 1), nodes=nodes, config={"tiers": {"low": {}, "high": {}}})
     runs.save(store, saved)
     found = runs.read(store, saved.run_id)
     assert found == saved
     assert list(found.nodes) == ["sft", "a"]
+    assert list(found.config["tiers"]) == ["low", "high"]  # from the one that thinks least to the one that thinks most
 
 
 def test_latest_is_the_last_started_of_the_pipeline(store: Store) -> None:
