@@ -103,12 +103,11 @@ def kill_in(home: Path, node: str, steps: int) -> None:
         while _steps_of(home / "killed" / "work", node) < steps:
             assert process.poll() is None
         process.send_signal(signal.SIGKILL)
-        process.wait()
         _, alive = psutil.wait_procs(watched, timeout=60)
         assert alive == []
     finally:
         process.kill()
-        process.wait()
+        process.communicate()  # closes the pipe as well
 
 
 def _steps_of(work: Path, node: str) -> int:
